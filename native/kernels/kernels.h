@@ -1,0 +1,116 @@
+// The kernels' contract: plain structs of pointers, strides and ranges. Kernels know no graph, allocate nothing and start
+// no threads. Each ISA builds one table of these functions; `kernels()` chooses it once at run time.
+//
+// Repeatability: the result for a row depends on that row's operands alone, never on how many rows came with it, on the
+// range [n0, n1), on threads or on the ISA. Every sum has one fixed order, stated with the function.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ouzel {
+
+enum class WeightType : int32_t { f32 = 0, bf16 = 1, f16 = 2 };
+enum class Activation : int32_t { none = 0, gelu_tanh = 1, gelu_erf = 2, silu = 3 };
+
+inline constexpr int64_t kBlockTokens = 32;  // tokens in a cache block, and keys in one softmax tile
+
+// y[m][n] = act(sum_k x[m][k] * w[n][k] + bias[n]) + residual[m][n] for all m and n in [n0, n1).
+// w is row-major [N][K] in the stored type, aligned only to its element size (it is the mapped file itself).
+// Order: sixteen lanes, lane j takes k = j, j+16, ... ascending by fused multiply-add from +0 (a last part of fewer than
+// sixteen uses zeros), then the fixed tree of f32x16::sum. Then + bias, activation, + residual, each rounded once.
+struct LinearArgs {
+  const float* x;
+  int64_t x_stride;  // in floats
+  int64_t rows;
+  const void* w;
+  WeightType type;
+  int64_t k;
+  const float* bias;      // may be null
+  const float* residual;  // may be null; may equal y
+  int64_t residual_stride;
+  float* y;
+  int64_t y_stride;
+  Activation act;
+  int64_t n0, n1;
+  float* scratch;  // linear_scratch(k) floats, 64-byte aligned, private to the caller's thread
+};
+
+// Attention of one key head: the query rows of its group against keys in blocks, with a running softmax.
+// Row r, group head g: query at q + r * q_stride + g * head_dim, result at out + r * out_stride + g * value_dim.
+// Row r sees keys 0 .. min(limit0 + r * limit_step, keys) - 1 (causal: limit0 = past + first row + 1, limit_step = 1;
+// segments: limit0 = keys, limit_step = 0). keys >= 1 and every row sees at least one.
+// k_blocks[b] is [head_dim][kBlockTokens] (keys across lanes), v_blocks[b] is [kBlockTokens][value_pad], value_pad = value_dim
+// rounded up to 16 with zeros; places past the last key hold finite numbers.
+// Order: blocks ascending. In a block: scores by fused multiply-add over head_dim ascending, times scale; running maximum;
+// p = exp(score - maximum) (0 for keys not seen); sum of p by the f32x16 tree over the block's two vectors added lane by
+// lane; out = out * correction, then fused multiply-add over the block's keys ascending; at the end out / sum.
+struct AttentionArgs {
+  const float* q;
+  int64_t q_stride;
+  int64_t rows;
+  int64_t group;  // query heads that read this key head
+  int64_t head_dim, value_dim;
+  const float* const* k_blocks;
+  const float* const* v_blocks;
+  int64_t keys;
+  int64_t limit0, limit_step;
+  float scale;
+  float* out;
+  int64_t out_stride;
+  float* scratch;  // attention_scratch(rows, group, head_dim, value_dim) floats, 64-byte aligned
+};
+
+// Puts `count` rows of keys and values of one head into one block from place `at` on (at + count <= kBlockTokens).
+struct StoreArgs {
+  const float* k;
+  int64_t k_stride;
+  const float* v;
+  int64_t v_stride;
+  int64_t count, at;
+  int64_t head_dim, value_dim;
+  float* k_block;
+  float* v_block;
+};
+
+struct Kernels {
+  const char* name;  // "avx512", "avx2", "neon", "plain"
+
+  void (*linear)(const LinearArgs&);
+  int64_t (*linear_scratch)(int64_t k);
+  int64_t (*linear_columns)(int64_t k);  // a good width of [n0, n1) for one piece of work
+
+  void (*attention)(const AttentionArgs&);
+  int64_t (*attention_scratch)(int64_t rows, int64_t group, int64_t head_dim, int64_t value_dim);
+  int64_t (*attention_rows)(int64_t group);  // a good number of rows for one piece of work
+  void (*store)(const StoreArgs&);
+
+  // Row operations on rows [0, rows); strides in floats; x may equal y.
+  // Sums over a row: lane j takes columns j, j+16, ... then the tree. rms: x * (1 / sqrt(mean + eps)) * w.
+  void (*rms_norm)(const float* x, int64_t x_stride, const float* w, float eps, int64_t rows, int64_t heads, int64_t width,
+                   float* y, int64_t y_stride);  // width is that of one head
+  void (*layer_norm)(const float* x, int64_t x_stride, const float* w, const float* b, float eps, int64_t rows,
+                     int64_t width, float* y, int64_t y_stride);
+  // cos, sin are [rows][half]; pairs are columns (j, j + half), or (2j, 2j + 1) when `pairs`; further columns are copied.
+  void (*rotary)(const float* x, int64_t x_stride, const float* cos, const float* sin, int64_t half, int64_t rows,
+                 int64_t heads, int64_t head_dim, bool pairs, float* y, int64_t y_stride);
+  void (*silu_mul)(const float* x, const float* up, int64_t n, float* y);
+  void (*activate)(const float* x, Activation act, int64_t n, float* y);
+  void (*add)(const float* a, const float* b, int64_t n, float* y);
+  void (*mul)(const float* a, const float* b, int64_t n, float* y);
+  void (*decode_row)(const void* w, WeightType type, int64_t n, float* y);                  // stored type to float32
+  void (*axpy_row)(float a, const void* w, WeightType type, int64_t n, float* y);           // y = fma(a, w, y)
+  bool (*all_finite)(const float* x, int64_t n);
+
+  // Peaks for the benchmarks: fused multiply-adds on registers, and a sum over memory. Return floating-point operations / a
+  // value that depends on every byte.
+  double (*fma_loop)(int64_t iterations);
+  float (*read_loop)(const float* x, int64_t n);
+};
+
+// The table for this machine: the widest that the processor has, lowered by `cap` ("plain", "avx2", "avx512", "neon"; empty:
+// no cap). Null when `cap` is unknown or not available here; `kernels_available()` lists what is.
+const Kernels* kernels(const char* cap);
+const char* const* kernels_available();  // null-terminated, widest first
+
+}  // namespace ouzel
