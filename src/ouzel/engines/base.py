@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph.graph import Graph
+from ouzel.graph.graph import Graph
 
 BLOCK_TOKENS = 32
 """Tokens in one cache block, on every engine. Softmax tiles are blocks, so results do not depend on chunk borders."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import EngineError
-from ..graph.graph import Graph
-from .base import BLOCK_TOKENS, Step
+from ouzel.errors import EngineError
+from ouzel.graph.graph import Graph
+from ouzel.engines.base import BLOCK_TOKENS, Step
 
 _INDEX_LIMIT = {"take_rows": "x", "put_rows": "x", "add_rows": "x"}
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import EngineError
-from .base import Engine
+from ouzel.errors import EngineError
+from ouzel.engines.base import Engine
 
 
 def _reference(threads: int | None) -> Engine:
-    from .reference.engine import ReferenceEngine
+    from ouzel.engines.reference.engine import ReferenceEngine
 
     return ReferenceEngine()
 
 
 def _native(threads: int | None) -> Engine:
-    from .native.engine import NativeEngine
+    from ouzel.engines.native.engine import NativeEngine
 
     return NativeEngine(threads=threads)
 

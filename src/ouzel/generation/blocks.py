@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.base import BLOCK_TOKENS
+from ouzel.engines.base import BLOCK_TOKENS
 
 
 class BlockPool:

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..engines.base import CancelToken
-from ..errors import Cancelled, ContextError, NumericError
-from ..models.family import Family
-from ..text.tokenizer import Tokenizer
-from .blocks import BlockPool, chain_hashes
-from .request import Chunk, GenerationParams, Prompt
-from .runner import TextRunner, VisionRunner, join_features
-from .scheduler import Scheduled, Scheduler
-from .sequence import Sequence
+from ouzel.engines.base import CancelToken
+from ouzel.errors import Cancelled, ContextError, NumericError
+from ouzel.models.family import Family
+from ouzel.text.tokenizer import Tokenizer
+from ouzel.generation.blocks import BlockPool, chain_hashes
+from ouzel.generation.request import Chunk, GenerationParams, Prompt
+from ouzel.generation.runner import TextRunner, VisionRunner, join_features
+from ouzel.generation.scheduler import Scheduled, Scheduler
+from ouzel.generation.sequence import Sequence
 
 
 class Generator:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import RequestError
-from ..models.family import Picture, Positions
-from .sampler import SamplingParams
+from ouzel.errors import RequestError
+from ouzel.models.family import Picture, Positions
+from ouzel.generation.sampler import SamplingParams
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from collections.abc import Sequence as List
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.base import CancelToken, Executable, SequenceRows, Step
-from ..errors import NumericError
-from ..models.family import Family, Picture
-from .scheduler import Scheduled
+from ouzel.engines.base import CancelToken, Executable, SequenceRows, Step
+from ouzel.errors import NumericError
+from ouzel.models.family import Family, Picture
+from ouzel.generation.scheduler import Scheduled
 
 F32 = NDArray[np.float32]
 Features = dict[str, F32]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..engines.base import BLOCK_TOKENS as BLOCK
-from .blocks import BlockPool
-from .sequence import Sequence
+from ouzel.engines.base import BLOCK_TOKENS as BLOCK
+from ouzel.generation.blocks import BlockPool
+from ouzel.generation.sequence import Sequence
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.base import BLOCK_TOKENS, CancelToken
-from ..text.stream import StopStrings, StreamDecoder
-from ..text.tokenizer import Tokenizer
-from .request import Chunk, GenerationParams, Prompt, Timings, TokenLogprob, Usage
-from .sampler import Sampler
+from ouzel.engines.base import BLOCK_TOKENS, CancelToken
+from ouzel.text.stream import StopStrings, StreamDecoder
+from ouzel.text.tokenizer import Tokenizer
+from ouzel.generation.request import Chunk, GenerationParams, Prompt, Timings, TokenLogprob, Usage
+from ouzel.generation.sampler import Sampler
 
 
 class Sequence:

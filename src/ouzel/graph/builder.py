@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import GraphError
-from .check import check_graph
-from .graph import Graph, Node, Value
-from .ops import OPS, operand_names
+from ouzel.errors import GraphError
+from ouzel.graph.check import check_graph
+from ouzel.graph.graph import Graph, Node, Value
+from ouzel.graph.ops import OPS, operand_names
 
 
 class GraphBuilder:

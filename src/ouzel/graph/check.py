@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..errors import GraphError
-from .graph import Graph, Node, Value
-from .ops import OPS, Op, operand_names
+from ouzel.errors import GraphError
+from ouzel.graph.graph import Graph, Node, Value
+from ouzel.graph.ops import OPS, Op, operand_names
 
 
 def check_graph(graph: Graph) -> None:

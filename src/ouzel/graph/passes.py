@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 
-from .check import check_graph
-from .graph import Graph, Node
+from ouzel.graph.check import check_graph
+from ouzel.graph.graph import Graph, Node
 
 _GELU = {"tanh": "gelu_tanh", "erf": "gelu_erf"}
 

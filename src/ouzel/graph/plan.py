@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .graph import Graph, Node
-from .ops import OPS, operand_names
+from ouzel.graph.graph import Graph, Node
+from ouzel.graph.ops import OPS, operand_names
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph.graph import Graph
-from ..weights.table import TensorSpec
+from ouzel.graph.graph import Graph
+from ouzel.weights.table import TensorSpec
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,21 @@ class PlaceholderText:
     put: str
 
 
+@dataclass(frozen=True)
+class PictureOptions:
+    """What a request may say about its pictures. None leaves the checkpoint's own setting.
+
+    min_pixels, max_pixels: the pixel budget. alpha: "white" puts transparent pictures on white, "drop" drops the channel.
+    video_layout: text around video frames, "release" or "transformers5".
+    """
+
+    min_pixels: int | None = None
+    max_pixels: int | None = None
+    alpha: str = "white"
+    video_layout: str = "release"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Family(Protocol):
     """A declared family with the configuration of one checkpoint."""
 
@@ -85,6 +100,9 @@ class Family(Protocol):
     """Ids whose embeddings are replaced by picture rows."""
     stage_names: Mapping[str, str]
     """Further names of stages -> the value's own name ("vision.final")."""
+
+    tied: Mapping[str, str]
+    """Weights that read another weight's tensor (a tied head)."""
 
     def tensor_table(self) -> Sequence[TensorSpec]:
         """Every tensor of the checkpoint that the graphs read."""
@@ -123,18 +141,3 @@ class Family(Protocol):
     def placeholder(self, picture: Picture, options: PictureOptions) -> PlaceholderText:
         """The text around a picture."""
         ...
-
-
-@dataclass(frozen=True)
-class PictureOptions:
-    """What a request may say about its pictures. None leaves the checkpoint's own setting.
-
-    min_pixels, max_pixels: the pixel budget. alpha: "white" puts transparent pictures on white, "drop" drops the channel.
-    video_layout: text around video frames, "release" or "transformers5".
-    """
-
-    min_pixels: int | None = None
-    max_pixels: int | None = None
-    alpha: str = "white"
-    video_layout: str = "release"
-    extra: Mapping[str, Any] = field(default_factory=dict)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from ..checkpoint.folder import Checkpoint
-from ..errors import UnsupportedError
-from .family import Family
+from ouzel.checkpoint.folder import Checkpoint
+from ouzel.errors import UnsupportedError
+from ouzel.models.family import Family
 
 _FAMILIES = {
     "qwen3": ("qwen3.family", "Qwen3"),
@@ -33,5 +33,5 @@ def make_family(checkpoint: Checkpoint) -> Family:
             got=repr(checkpoint.model_type),
         )
     module, name = found
-    maker: Callable[[Checkpoint], Family] = getattr(import_module(f".{module}", __package__), name)
+    maker: Callable[[Checkpoint], Family] = getattr(import_module(f"ouzel.models.{module}"), name)
     return maker(checkpoint)

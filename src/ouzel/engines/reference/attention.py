@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...graph.graph import CacheLayer
-from ..base import BLOCK_TOKENS, SequenceRows
+from ouzel.graph.graph import CacheLayer
+from ouzel.engines.base import BLOCK_TOKENS, SequenceRows
 
 F32 = NDArray[np.float32]
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import Cancelled
-from ...graph.graph import Graph, Node
-from ...graph.ops import OPS
-from ..base import Executable, Step
-from ..inputs import check_step
-from . import attention
-from .ops import FUNCTIONS
+from ouzel.errors import Cancelled
+from ouzel.graph.graph import Graph, Node
+from ouzel.graph.ops import OPS
+from ouzel.engines.base import Executable, Step
+from ouzel.engines.inputs import check_step
+from ouzel.engines.reference import attention
+from ouzel.engines.reference.ops import FUNCTIONS
 
 
 class ReferenceEngine:
@@ -36,7 +36,7 @@ class ReferenceExecutable:
 
     def __init__(self, graph: Graph, weights: Mapping[str, Any]) -> None:
         self.graph = graph
-        self._weights = {name: weights[name].to_f32() for name in graph.weights}
+        self._weights = {name: weights[name].f32() for name in graph.weights}
         self._caches = [attention.PagedCache(form) for form in graph.cache_layers]
         self._blocks = 0
 

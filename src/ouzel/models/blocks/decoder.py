@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .part import PartBuilder
+from ouzel.models.blocks.part import PartBuilder
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,16 @@ def swiglu(b: PartBuilder, n: str, h: str, source: str, intermediate: int, hidde
     return b.linear(f"{n}.down", b.node("silu_mul", f"{n}.gated", gate, up), f"{source}.down_proj", hidden)
 
 
+HEAD_WEIGHT, EMBEDDING_WEIGHT = "logits.weight", "text.embed.weight"
+
+
+def tied_weights(c: DecoderConfig) -> dict[str, str]:
+    """The head's weight reads the embedding's tensor where the configuration ties them."""
+    return {HEAD_WEIGHT: EMBEDDING_WEIGHT} if c.tied else {}
+
+
 def head(b: PartBuilder, c: DecoderConfig, x: str, norm_source: str) -> str:
     """Final norm and the vocabulary head, on the rows that `logit_rows` names only; gives `logits`."""
     x = b.rms_norm("text.final_norm", x, norm_source, c.eps)
     wanted = b.node("take_rows", "text.head_in", x, b.input("logit_rows", "logits", 1, "i32"))
-    if c.tied:
-        return b.tied_linear("logits", wanted, "text.embed.weight", c.vocab)
     return b.linear("logits", wanted, "lm_head", c.vocab, part="head")

@@ -5,9 +5,25 @@ The graph and the tensor table come from the same lines, with the checkpoint's o
 
 from __future__ import annotations
 
-from ...graph.builder import GraphBuilder
-from ...graph.graph import Graph
-from ...weights.table import TensorSpec
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ouzel.graph.builder import GraphBuilder
+from ouzel.graph.graph import Graph
+from ouzel.weights.table import Kind, Part, TensorSpec
+
+
+@dataclass(frozen=True)
+class RowRange:
+    """Takes rows `start : start + count` of a stored tensor; a view, nothing is copied."""
+
+    start: int
+    count: int
+
+    def __call__(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array[self.start : self.start + self.count]
 
 
 class PartBuilder:
@@ -17,7 +33,7 @@ class PartBuilder:
     `source + ".weight"` and, with a bias, `source + ".bias"`.
     """
 
-    def __init__(self, part: str) -> None:
+    def __init__(self, part: Part) -> None:
         self.part = part
         self.specs: list[TensorSpec] = []
         self._graph = GraphBuilder(part)
@@ -35,22 +51,23 @@ class PartBuilder:
         bias: bool = False,
         rows: tuple[int, int] | None = None,
         shape: tuple[int, ...] | None = None,
-        part: str | None = None,
+        part: Part | None = None,
     ) -> str:
-        """x @ weight.T (+ bias). `rows` takes a range of a larger matrix's rows (a joint q, k, v); `shape` is the stored
-        shape where it is not [out, in] (a convolution whose kernel equals its stride)."""
+        """x @ weight.T (+ bias).
+
+        `rows` = (first, total) reads rows first : first + out of a stored matrix with `total` rows (a joint q, k, v);
+        `shape` is the stored shape where it is not [out, in] (a convolution whose kernel equals its stride).
+        """
         width = self.width(x)
+        first, total = rows or (0, out)
         weights = [self._graph.weight(f"{name}.weight", out, width)]
-        stored = shape or (out, width)
-        self._spec(f"{name}.weight", f"{source}.weight", stored, "linear", part, rows)
+        kind: Kind = "linear" if shape is None else "conv"
+        taken = None if rows is None else RowRange(first, out)
+        self._spec(weights[0], f"{source}.weight", shape or (total, width), kind, part, taken)
         if bias:
             weights.append(self._graph.weight(f"{name}.bias", out))
-            self._spec(f"{name}.bias", f"{source}.bias", (out,), "bias", part, rows)
+            self._spec(weights[1], f"{source}.bias", (total,), "bias", part, taken)
         return self.node("linear", name, x, weights=tuple(weights))
-
-    def tied_linear(self, name: str, x: str, table: str, out: int) -> str:
-        """x @ table.T with a weight that another node declared."""
-        return self.node("linear", name, x, weights=(self._graph.weight(table, out, self.width(x)),))
 
     def embed(self, name: str, ids: str, source: str, vocab: int, width: int) -> str:
         """Rows of the embedding table."""
@@ -61,7 +78,7 @@ class PartBuilder:
     def blend(self, name: str, taps: str, amounts: str, source: str, table_rows: int, width: int) -> str:
         """A weighted gather from a table (interpolated positions)."""
         weight = self._graph.weight(f"{name}.weight", table_rows, width)
-        self._spec(weight, f"{source}.weight", (table_rows, width), "table")
+        self._spec(weight, f"{source}.weight", (table_rows, width), "embedding")
         return self.node("blend_rows", name, taps, amounts, weights=(weight,))
 
     def rms_norm(self, name: str, x: str, source: str, eps: float, heads: int = 1) -> str:
@@ -71,7 +88,7 @@ class PartBuilder:
         self._spec(weight, f"{source}.weight", (width,), "norm")
         return self.node("rms_norm", name, x, weights=(weight,), eps=eps, heads=heads)
 
-    def layer_norm(self, name: str, x: str, source: str, eps: float, part: str | None = None) -> str:
+    def layer_norm(self, name: str, x: str, source: str, eps: float, part: Part | None = None) -> str:
         """Layer norm over the row, with weight and bias."""
         width = self.width(x)
         weights = tuple(self._graph.weight(f"{name}.{kind}", width) for kind in ("weight", "bias"))
@@ -88,11 +105,8 @@ class PartBuilder:
         name: str,
         source: str,
         shape: tuple[int, ...],
-        kind: str,
-        part: str | None = None,
-        rows: tuple[int, int] | None = None,
+        kind: Kind,
+        part: Part | None = None,
+        rows: RowRange | None = None,
     ) -> None:
-        if rows is not None:
-            total = rows[1]
-            raise NotImplementedError(total)
-        self.specs.append(TensorSpec(name=name, sources=(source,), shape=shape, kind=kind, part=part or self.part))
+        self.specs.append(TensorSpec(name, (source,), shape, kind, part or self.part, transform=rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .part import PartBuilder
+from ouzel.models.blocks.part import PartBuilder
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...checkpoint.config import ConfigReader, refuse_quantized, tie_word_embeddings
-from ..blocks.decoder import DecoderConfig
+from ouzel.checkpoint.config import ConfigReader, refuse_quantized, tie_word_embeddings
+from ouzel.models.blocks.decoder import DecoderConfig
 
 
 def read_decoder(config: ConfigReader) -> DecoderConfig:

@@ -8,17 +8,16 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checkpoint.config import ConfigReader
-from ...checkpoint.folder import Checkpoint
-from ...checkpoint.rope import inv_freq, read_rope
-from ...errors import ImageError
-from ...graph.graph import Graph
-from ...weights.table import TensorSpec
-from ..blocks import rope
-from ..blocks.decoder import decoder_layer, head
-from ..blocks.part import PartBuilder
-from ..family import Picture, PictureOptions, PlaceholderText, Positions, Sizes, VisionInputs
-from .config import max_context, read_decoder
+from ouzel.checkpoint.folder import Checkpoint
+from ouzel.checkpoint.rope import inv_freq, read_rope
+from ouzel.errors import ImageError
+from ouzel.graph.graph import Graph
+from ouzel.weights.table import TensorSpec
+from ouzel.models.blocks import rope
+from ouzel.models.blocks.decoder import decoder_layer, head, tied_weights
+from ouzel.models.blocks.part import PartBuilder
+from ouzel.models.family import Picture, PictureOptions, PlaceholderText, Positions, Sizes, VisionInputs
+from ouzel.models.qwen3.config import max_context, read_decoder
 
 
 class Qwen3:
@@ -30,8 +29,9 @@ class Qwen3:
     stage_names: dict[str, str] = {}
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        config = ConfigReader(checkpoint.config, "config.json")
+        config = checkpoint.reader()
         self.config = c = read_decoder(config)
+        self.tied = tied_weights(c)
         self.sizes = Sizes(c.hidden, c.vocab, c.layers, max_context(config))
         self._frequencies, self._rope_scaling = inv_freq(read_rope(config, default_theta=1e6), c.head_dim)
         self._builder, self._graph = self._declare()
@@ -41,8 +41,7 @@ class Qwen3:
         ids = b.input("ids", "tokens", 1, "i32")
         for name in ("rope_cos", "rope_sin"):
             b.input(name, "tokens", c.head_dim // 2)
-        b.embed("text.embed", ids, "model.embed_tokens", c.vocab, c.hidden)
-        x = "text.embed"
+        x = b.embed("text.embed", ids, "model.embed_tokens", c.vocab, c.hidden)
         for i in range(c.layers):
             x = decoder_layer(b, c, i, x, "model.")
         return b, b.finish(head(b, c, x, "model.norm"))

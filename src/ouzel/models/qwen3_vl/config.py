@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...checkpoint.config import ConfigReader
-from ..blocks.decoder import DecoderConfig
-from ..blocks.vision_tower import TowerConfig
+from ouzel.checkpoint.config import ConfigReader
+from ouzel.models.blocks.decoder import DecoderConfig
+from ouzel.models.blocks.vision_tower import TowerConfig
 
 
 @dataclass(frozen=True)

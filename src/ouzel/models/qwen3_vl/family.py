@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checkpoint.config import ConfigReader
-from ...checkpoint.folder import Checkpoint
-from ...checkpoint.rope import inv_freq, read_rope
-from ...graph.graph import Graph
-from ...processors import qwen_positions, qwen_vl
-from ...weights.table import TensorSpec
-from ..blocks import rope
-from ..family import Picture, PictureOptions, PlaceholderText, Positions, Sizes, VisionInputs
-from ..qwen3.config import max_context, read_decoder
-from .config import read_sections, read_vision
-from .text import declare_text
-from .vision import declare_vision
+from ouzel.checkpoint.config import ConfigReader
+from ouzel.checkpoint.folder import Checkpoint
+from ouzel.checkpoint.rope import inv_freq, read_rope
+from ouzel.graph.graph import Graph
+from ouzel.processors import qwen_positions, qwen_vl
+from ouzel.weights.table import TensorSpec
+from ouzel.models.blocks import rope
+from ouzel.models.blocks.decoder import tied_weights
+from ouzel.models.family import Picture, PictureOptions, PlaceholderText, Positions, Sizes, VisionInputs
+from ouzel.models.qwen3.config import max_context, read_decoder
+from ouzel.models.qwen3_vl.config import read_sections, read_vision
+from ouzel.models.qwen3_vl.text import declare_text
+from ouzel.models.qwen3_vl.vision import declare_vision
 
 
 class Qwen3VL:
@@ -28,8 +29,9 @@ class Qwen3VL:
     name = "qwen3_vl"
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        config = ConfigReader(checkpoint.config, "config.json")
+        config = checkpoint.reader()
         self.config = c = read_decoder(config)
+        self.tied = tied_weights(c)
         self.vision = v = read_vision(config, c)
         self.sizes = Sizes(c.hidden, c.vocab, c.layers, max_context(config))
         self._read_rope(config)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...graph.graph import Graph
-from ..blocks.decoder import DecoderConfig, decoder_layer, head
-from ..blocks.part import PartBuilder
+from ouzel.graph.graph import Graph
+from ouzel.models.blocks.decoder import DecoderConfig, decoder_layer, head
+from ouzel.models.blocks.part import PartBuilder
 
 
 def declare_text(c: DecoderConfig, deepstack: int, source: str) -> tuple[PartBuilder, Graph]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...graph.graph import Graph
-from ..blocks.part import PartBuilder
-from ..blocks.vision_tower import tower_block
-from .config import VisionConfig
+from ouzel.graph.graph import Graph
+from ouzel.models.blocks.part import PartBuilder
+from ouzel.models.blocks.vision_tower import tower_block
+from ouzel.models.qwen3_vl.config import VisionConfig
 
 
 def declare_vision(c: VisionConfig, source: str) -> tuple[PartBuilder, Graph]:
