@@ -39,7 +39,7 @@ class Checkpoint:
         `revision` and `offline` are for hub ids (see `hub.fetch`). Raises `CheckpointError` when the folder or its
         config.json is not there or cannot be used, `UnsupportedError` for GGUF files and quantised checkpoints.
         """
-        name = os.fspath(path_or_hub_id)
+        name = os.fsdecode(path_or_hub_id)
         folder = _find(name, revision, offline)
         config = read_json(_config_file(folder))
         checkpoint = Checkpoint(folder, config, name)

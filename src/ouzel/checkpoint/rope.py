@@ -183,10 +183,12 @@ def _llama3(rope: RopeConfig, frequencies: NDArray[np.float32]) -> NDArray[np.fl
     low = _given(rope.low_freq_factor, "low_freq_factor", rope)
     high = _given(rope.high_freq_factor, "high_freq_factor", rope)
     context = _given(rope.original_context, "original_max_position_embeddings", rope)
-    wavelength = np.float32(2 * math.pi) / frequencies
+    # A number over a tensor is reciprocal times number in torch: two roundings, and the blend below magnifies them.
+    one = np.float32(1.0)
+    wavelength = one / frequencies * np.float32(2 * math.pi)
     scaled = np.where(wavelength > np.float32(context / low), frequencies / factor, frequencies)
-    smooth = (np.float32(context) / wavelength - np.float32(low)) / np.float32(high - low)
-    blended = (np.float32(1.0) - smooth) * scaled / factor + smooth * scaled
+    smooth = (one / wavelength * np.float32(context) - np.float32(low)) / np.float32(high - low)
+    blended = (one - smooth) * scaled / factor + smooth * scaled
     medium = ~(wavelength < np.float32(context / high)) & ~(wavelength > np.float32(context / low))
     return np.where(medium, blended, scaled)
 
