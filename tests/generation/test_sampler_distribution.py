@@ -34,9 +34,10 @@ def test_exp_does_not_depend_on_place_or_company() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 15, 16, 17, 255, 999, 1000, 1001])
 @pytest.mark.parametrize("levels", [3, 100000])
-def test_highest_breaks_ties_by_id(count: int, levels: int) -> None:
-    values = np.random.default_rng(SEED).integers(0, levels, 1000).astype(np.float32)
-    wanted = sorted(range(1000), key=lambda token: (-values[token], token))[:count]
+@pytest.mark.parametrize("size", [1000, 200_003])
+def test_highest_breaks_ties_by_id(count: int, levels: int, size: int) -> None:
+    values = np.random.default_rng(SEED).integers(0, levels, size).astype(np.float32)
+    wanted = sorted(range(size), key=lambda token: (-values[token], token))[:count]
     assert highest(values, count).tolist() == wanted
 
 
