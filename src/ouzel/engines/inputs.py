@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ouzel.errors import EngineError
 from ouzel.graph.graph import Graph
@@ -36,7 +39,7 @@ def _check_shapes(graph: Graph, step: Step, where: str) -> dict[str, int]:
         dtype = np.int32 if value.dtype == "i32" else np.float32
         if array.ndim != 2 or array.shape[1] != value.width or array.dtype != dtype or not array.flags.c_contiguous:
             expected = f"{name} as contiguous {np.dtype(dtype)} [rows, {value.width}]"
-            raise EngineError(where, expected=expected, got=f"{array.dtype} {list(array.shape)}")
+            raise EngineError(where, expected=expected, got=f"{array.dtype} {list(array.shape)}{_order(array)}")
         if counts.setdefault(value.rows, len(array)) != len(array):
             raise EngineError(where, expected=f"{counts[value.rows]} {value.rows} rows in {name}", got=str(len(array)))
     for symbol, (of, count) in graph.folds.items():
@@ -44,6 +47,10 @@ def _check_shapes(graph: Graph, step: Step, where: str) -> dict[str, int]:
             raise EngineError(where, expected=f"a number of {of} rows that {count} divides", got=str(counts[of]))
         counts[symbol] = counts[of] // count
     return counts
+
+
+def _order(array: NDArray[Any]) -> str:
+    return "" if array.flags.c_contiguous else ", not contiguous"
 
 
 def _check_indices(graph: Graph, step: Step, counts: dict[str, int], where: str) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 
 from ouzel.engines.base import CancelToken
 from ouzel.errors import Cancelled, ContextError, NumericError
-from ouzel.models.family import Family
+from ouzel.models.family import Family, Picture
 from ouzel.text.tokenizer import Tokenizer
 from ouzel.generation.blocks import BlockPool, chain_hashes
 from ouzel.generation.request import Chunk, GenerationParams, Prompt
-from ouzel.generation.runner import TextRunner, VisionRunner, join_features
+from ouzel.generation.runner import Features, TextRunner, VisionRunner, join_features
 from ouzel.generation.scheduler import Scheduled, Scheduler
 from ouzel.generation.sequence import Sequence
 
@@ -65,14 +65,25 @@ class Generator:
                     if not sequence.pending and not sequence.finished:
                         self.step(sequence.cancel)
         finally:
-            with self._lock:
-                sequence.cancel.cancel()
-                sequence.end("cancelled")
-                self.scheduler.finish(sequence)
+            self.stop(sequence)
+
+    def stop(self, sequence: Sequence) -> None:
+        """Takes a request out and frees its blocks; nothing happens when it has ended already."""
+        with self._lock:
+            sequence.cancel.cancel()
+            sequence.end("cancelled")
+            self.scheduler.finish(sequence)
+
+    def encode(self, picture: Picture) -> Features:
+        """Features of a picture, between the steps of running requests."""
+        assert self._vision is not None
+        with self._lock:
+            return self._vision.encode(picture)
 
     def step(self, cancel: CancelToken | None = None) -> bool:
         """Runs one step for all requests; False when there was nothing to do. `cancel` stops the step itself."""
         with self._lock:
+            self._drop_cancelled()
             self._encode_next()
             work = self.scheduler.next()
             if not work:
@@ -87,6 +98,12 @@ class Generator:
             for item, row in zip(work, logits):
                 self._after(item, row, now - start, now)
             return True
+
+    def _drop_cancelled(self) -> None:
+        for sequence in [*self.scheduler.waiting, *self.scheduler.running]:
+            if sequence.cancel.cancelled:
+                sequence.end("cancelled")
+                self.scheduler.finish(sequence)
 
     def _encode_next(self) -> None:
         """Encodes the pictures of waiting requests, so that a failure stays with the request that caused it."""

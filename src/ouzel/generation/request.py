@@ -41,12 +41,14 @@ class GenerationParams:
     """How to continue a prompt.
 
     max_tokens: most tokens to generate. stop: strings that end the text (cut before them). ignore_eos: go on past end tokens.
+    skip_special_tokens: leave special tokens out of the text.
     """
 
     sampling: SamplingParams = field(default_factory=SamplingParams)
     max_tokens: int = 1024
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    skip_special_tokens: bool = True
 
     def validate(self) -> None:
         """Raises RequestError naming the setting that is out of range."""

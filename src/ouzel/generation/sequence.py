@@ -41,7 +41,7 @@ class Sequence:
         self.first_at = self.last_at = 0.0
         self._eos = frozenset() if params.ignore_eos else eos
         self._sampler = Sampler(params.sampling, prompt.ids)
-        self._decoder = None if tokenizer is None else StreamDecoder(tokenizer)
+        self._decoder = None if tokenizer is None else StreamDecoder(tokenizer, params.skip_special_tokens)
         self._stops = StopStrings(params.stop)
 
     @property
@@ -74,7 +74,7 @@ class Sequence:
         if self.params.sampling.logprobs is None:
             logprobs: tuple[TokenLogprob, ...] = ()
         else:
-            logprobs = (TokenLogprob(sampled.id, sampled.logprob, tuple(sampled.top)),)
+            logprobs = (TokenLogprob(sampled.id, sampled.logprob or 0.0, sampled.top),)
         self._emit(sampled.id, logprobs)
 
     def end(self, reason: str) -> None:

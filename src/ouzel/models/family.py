@@ -86,7 +86,6 @@ class PictureOptions:
     max_pixels: int | None = None
     alpha: str = "white"
     video_layout: str = "release"
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Family(Protocol):
@@ -124,8 +123,8 @@ class Family(Protocol):
         """Inputs of the vision graph."""
         ...
 
-    def positions(self, ids: Sequence[int], pictures: Sequence[Picture]) -> Positions:
-        """Position ids of a prompt with its pictures in order."""
+    def positions(self, ids: Sequence[int], shown: Sequence[Picture]) -> Positions:
+        """Position ids of a prompt that shows these pictures, in order."""
         ...
 
     def prepare_image(self, image: Any, options: PictureOptions) -> Picture:

@@ -14,8 +14,9 @@ def tables(angles: F32, scaling: float = 1.0) -> tuple[F32, F32]:
     The angles are products in float32, as in the references; their cosines are taken in float64 and rounded once, because
     float32 cosines of NumPy differ between machines.
     """
-    wide = angles.astype(np.float64)
-    return tuple((f(wide) * scaling).astype(np.float32) for f in (np.cos, np.sin))  # type: ignore[return-value]
+    wide = np.ascontiguousarray(angles, np.float64)
+    cos, sin = (np.float64(scaling) * turn(wide) for turn in (np.cos, np.sin))
+    return cos.astype(np.float32), sin.astype(np.float32)
 
 
 def sequence_angles(positions: NDArray[np.int64], frequencies: F32) -> F32:

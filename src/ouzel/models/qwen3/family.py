@@ -63,7 +63,7 @@ class Qwen3:
         cos, sin = rope.tables(rope.sequence_angles(positions, self._frequencies), self._rope_scaling)
         return {"rope_cos": cos, "rope_sin": sin}
 
-    def positions(self, ids: Sequence[int], pictures: Sequence[Picture]) -> Positions:
+    def positions(self, ids: Sequence[int], shown: Sequence[Picture]) -> Positions:
         """0, 1, 2, ..."""
         return Positions(np.arange(len(ids), dtype=np.int64)[None], 0)
 

@@ -12,12 +12,13 @@ from ouzel.checkpoint.config import ConfigReader
 from ouzel.checkpoint.folder import Checkpoint
 from ouzel.checkpoint.rope import inv_freq, read_rope
 from ouzel.graph.graph import Graph
-from ouzel.processors import qwen_positions, qwen_vl
+from ouzel.processors import qwen_positions
 from ouzel.weights.table import TensorSpec
 from ouzel.models.blocks import rope
 from ouzel.models.blocks.decoder import tied_weights
 from ouzel.models.family import Picture, PictureOptions, PlaceholderText, Positions, Sizes, VisionInputs
 from ouzel.models.qwen3.config import max_context, read_decoder
+from ouzel.models.qwen3_vl import pictures
 from ouzel.models.qwen3_vl.config import read_sections, read_vision
 from ouzel.models.qwen3_vl.text import declare_text
 from ouzel.models.qwen3_vl.vision import declare_vision
@@ -38,7 +39,7 @@ class Qwen3VL:
         self._image_token = config.int("image_token_id", default=151655, max=c.vocab - 1)
         self._video_token = config.int("video_token_id", default=151656, max=c.vocab - 1)
         self.visual_tokens = frozenset((self._image_token, self._video_token))
-        self._settings = qwen_vl.Settings.read(checkpoint, patch=v.patch, temporal=v.temporal, merge=v.merge)
+        self._settings = pictures.read_settings(checkpoint, v)
         self.feature_inputs = {"image_embeds": "visual_embeds"}
         self.feature_inputs |= {f"deepstack.{j}": f"visual_deepstack.{j}" for j in range(len(v.deepstack))}
         self.stage_names = {"vision.final": f"vision.layers.{v.tower.layers - 1}"}
@@ -84,9 +85,9 @@ class Qwen3VL:
         }
         return VisionInputs(inputs, np.arange(t + 1, dtype=np.int32) * np.int32(h * w))
 
-    def positions(self, ids: Sequence[int], pictures: Sequence[Picture]) -> Positions:
+    def positions(self, ids: Sequence[int], shown: Sequence[Picture]) -> Positions:
         """Three axes; a picture counts by its larger side."""
-        grids = {kind: [p.grid for p in pictures if p.kind == kind] for kind in ("image", "video")}
+        grids = {kind: [p.grid for p in shown if p.kind == kind] for kind in ("image", "video")}
         found, delta = qwen_positions.rope_index(
             ids, grids["image"], grids["video"], image_token=self._image_token, video_token=self._video_token, merge=self.vision.merge
         )
@@ -94,14 +95,14 @@ class Qwen3VL:
 
     def prepare_image(self, image: Any, options: PictureOptions) -> Picture:
         """See `Family.prepare_image`."""
-        raise NotImplementedError
+        return pictures.image(image, self._settings, options)
 
     def prepare_video(
         self, frames: Sequence[Any], fps: float | None, timestamps: Sequence[float] | None, options: PictureOptions
     ) -> Picture:
         """See `Family.prepare_video`."""
-        raise NotImplementedError
+        return pictures.video(frames, fps, timestamps, self._settings, options)
 
     def placeholder(self, picture: Picture, options: PictureOptions) -> PlaceholderText:
         """See `Family.placeholder`."""
-        raise NotImplementedError
+        return pictures.placeholder(picture, options)
