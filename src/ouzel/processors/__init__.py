@@ -1,0 +1,1 @@
+"""Pictures and video frames to the arrays that the models take."""

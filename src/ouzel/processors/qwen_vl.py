@@ -22,6 +22,8 @@ from ouzel.processors.resize import resize
 # Frames a second of a video that comes without a rate or time stamps; the reference's value.
 _DEFAULT_FPS = 24.0
 
+_NO_LIMIT = 1 << 62
+
 
 @dataclass(frozen=True)
 class ProcessedImage:
@@ -68,11 +70,13 @@ def process_image(
     above 200, RequestError for a budget that is not positive or whose minimum is above its maximum.
     """
     low, high = _budget(settings, min_pixels, max_pixels)
+    notes = list(image.notes)
     if settings.do_resize:
         height, width = smart_resize(*image.size, settings.factor, low, high)
+        free = smart_resize(*image.size, settings.factor, 1, _NO_LIMIT)
+        notes += _size_notes(image.size, (height, width), free, (low, high))
     else:
         height, width = _unresized(image.size, settings.factor)
-    notes = [*image.notes, *_size_notes(image.size, (height, width), settings.factor, low, high)]
     pixels, grid = _patch_rows([image.rgb], height, width, settings, fused=False)
     return ProcessedImage(
         pixels, grid, _tokens(grid, settings.merge_size), _content_hash([image], settings, (height, width)),
@@ -102,12 +106,12 @@ def process_video(
     size = frames[0].size
     if settings.do_resize:
         cap = _frame_cap(settings, len(frames), low, high)
-        height, width = smart_resize_video(
-            len(frames), *size, settings.factor, settings.temporal_patch_size, low, cap
-        )
+        rule = (len(frames), *size, settings.factor, settings.temporal_patch_size)
+        height, width = smart_resize_video(*rule, low, cap)
+        free = smart_resize_video(*rule, 1, _NO_LIMIT)
+        notes += _size_notes(size, (height, width), free, (low, cap), len(frames))
     else:
         height, width = _unresized(size, settings.factor)
-    notes += _size_notes(size, (height, width), settings.factor, low // len(frames), high // len(frames))
     notes += dict.fromkeys(note for frame in frames for note in frame.notes)
     pixels, grid = _patch_rows([frame.rgb for frame in frames], height, width, settings, fused=True)
     return ProcessedVideo(
@@ -147,14 +151,17 @@ def _unresized(size: tuple[int, int], factor: int) -> tuple[int, int]:
     return size
 
 
-def _size_notes(source: tuple[int, int], size: tuple[int, int], factor: int, low: int, high: int) -> list[str]:
-    """A line when the budget, not the rounding to whole tokens, changed the size."""
-    if all(abs(new - old) <= factor / 2 for new, old in zip(size, source)):
+def _size_notes(
+    source: tuple[int, int], size: tuple[int, int], free: tuple[int, int], budget: tuple[int, int], frames: int = 1
+) -> list[str]:
+    """A line when the budget changed the size; `free` is the size that rounding to whole tokens alone gives."""
+    if size == free:
         return []
     shown = f"from {source[1]}x{source[0]} to {size[1]}x{size[0]}"
-    if size[0] * size[1] < source[0] * source[1]:
-        return [f"scaled {shown} by the pixel budget {high}"]
-    return [f"enlarged {shown} by the pixel minimum {low}"]
+    over = "" if frames == 1 else f" over {frames} frames"
+    if size[0] * size[1] < free[0] * free[1]:
+        return [f"scaled {shown} by the pixel budget {budget[1]}{over}"]
+    return [f"enlarged {shown} by the pixel minimum {budget[0]}{over}"]
 
 
 def _check_frames(frames: Sequence[LoadedImage]) -> None:
