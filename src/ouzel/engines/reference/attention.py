@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +17,17 @@ F32 = NDArray[np.float32]
 class PagedCache:
     """Keys and values of one layer in blocks: arrays [blocks, BLOCK_TOKENS, kv_heads, dim], grown on demand."""
 
-    def __init__(self, form: CacheLayer) -> None:
-        self.keys: F32 = np.zeros((0, BLOCK_TOKENS, form.kv_heads, form.head_dim), np.float32)
-        self.values: F32 = np.zeros((0, BLOCK_TOKENS, form.kv_heads, form.value_dim), np.float32)
+    def __init__(self, form: CacheLayer, dtype: type[np.floating[Any]] = np.float32) -> None:
+        self.keys: F32 = np.zeros((0, BLOCK_TOKENS, form.kv_heads, form.head_dim), dtype)
+        self.values: F32 = np.zeros((0, BLOCK_TOKENS, form.kv_heads, form.value_dim), dtype)
 
     def ensure(self, blocks: int) -> None:
         """Makes room for at least `blocks` blocks."""
         missing = blocks - len(self.keys)
         if missing > 0:
-            self.keys = np.concatenate([self.keys, np.zeros((missing, *self.keys.shape[1:]), np.float32)])
-            self.values = np.concatenate([self.values, np.zeros((missing, *self.values.shape[1:]), np.float32)])
+            self.keys, self.values = (
+                np.concatenate([kept, np.zeros((missing, *kept.shape[1:]), kept.dtype)]) for kept in (self.keys, self.values)
+            )
 
     def extend(self, rows: SequenceRows, k: F32, v: F32) -> tuple[F32, F32]:
         """Stores the new tokens' keys and values and gives those of the whole sequence, [tokens, kv_heads, dim]."""
@@ -45,7 +47,7 @@ def causal(
 ) -> F32:
     """Causal attention of ragged rows, each sequence after its cached tokens."""
     value_dim = v.shape[1] // kv_heads
-    out = np.zeros((len(q), heads * value_dim), np.float32)
+    out = np.zeros((len(q), heads * value_dim), q.dtype)
     for rows in sequences:
         here = slice(rows.start, rows.start + rows.count)
         keys, values = cache.extend(rows, k[here], v[here])
@@ -56,7 +58,7 @@ def causal(
 
 def segments(q: F32, k: F32, v: F32, borders: NDArray[np.int32], *, heads: int, kv_heads: int, scale: float) -> F32:
     """Full attention inside every row range borders[i] : borders[i + 1]."""
-    out = np.zeros((len(q), heads * (v.shape[1] // kv_heads)), np.float32)
+    out = np.zeros((len(q), heads * (v.shape[1] // kv_heads)), q.dtype)
     for start, end in zip(borders[:-1], borders[1:]):
         n = end - start
         if n == 0:
@@ -69,11 +71,11 @@ def segments(q: F32, k: F32, v: F32, borders: NDArray[np.int32], *, heads: int, 
 def attend(q: F32, k: F32, v: F32, scale: float, seen: NDArray[np.bool_] | None) -> F32:
     """q [rows, heads, dim], k and v [keys, kv_heads, dim], seen [rows, keys] -> [rows, heads * value_dim]."""
     group = q.shape[1] // k.shape[1]
-    out = np.empty((q.shape[0], q.shape[1], v.shape[2]), np.float32)
+    out = np.empty((q.shape[0], q.shape[1], v.shape[2]), q.dtype)
     for head in range(q.shape[1]):
-        scores = q[:, head] @ k[:, head // group].T * np.float32(scale)
+        scores = q[:, head] @ k[:, head // group].T * q.dtype.type(scale)
         if seen is not None:
-            scores = np.where(seen, scores, np.float32(-np.inf))
+            scores = np.where(seen, scores, q.dtype.type(-np.inf))
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         out[:, head] = weights @ v[:, head // group] / weights.sum(axis=1, keepdims=True)
     return out.reshape(len(q), -1)

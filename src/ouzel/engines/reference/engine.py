@@ -32,18 +32,22 @@ class ReferenceEngine:
 
 
 class ReferenceExecutable:
-    """A graph run node by node."""
+    """A graph run node by node. In `dtype` float64 it gives the bounds that the tests of engines start from."""
 
-    def __init__(self, graph: Graph, weights: Mapping[str, Any]) -> None:
+    def __init__(self, graph: Graph, weights: Mapping[str, Any], dtype: type[np.floating[Any]] = np.float32) -> None:
         self.graph = graph
+        self._dtype = dtype
         self._weights = {name: weights[name].f32() for name in graph.weights}
-        self._caches = [attention.PagedCache(form) for form in graph.cache_layers]
+        self._caches = [attention.PagedCache(form, dtype) for form in graph.cache_layers]
         self._blocks = 0
 
     def run(self, step: Step) -> dict[str, NDArray[np.float32]]:
         """See `engines.base.Executable.run`."""
         check_step(self.graph, step, self._blocks)
-        values: dict[str, NDArray[Any]] = dict(step.inputs)
+        values: dict[str, NDArray[Any]] = {
+            name: array if array.dtype == np.int32 else array.astype(self._dtype, copy=False)
+            for name, array in step.inputs.items()
+        }
         last = {name: at for at, node in enumerate(self.graph.nodes) for name in node.inputs}
         found = {name: np.array(values[name]) for name in step.wanted if name in values}
         # Overflow is not hidden: it travels as inf and nan to the check on the logits.
@@ -53,7 +57,7 @@ class ReferenceExecutable:
                     raise Cancelled
                 values[node.output] = self._node(node, values, step)
                 if node.output in step.wanted:
-                    found[node.output] = np.array(values[node.output], np.float32)
+                    found[node.output] = np.array(values[node.output], self._dtype)
                 for name in node.inputs:
                     if last[name] == at:
                         values.pop(name, None)

@@ -1,4 +1,4 @@
-"""The meaning of every operation, in NumPy and float32.
+"""The meaning of every operation, in NumPy, in the type of its operands (float32).
 
 Each function takes the operands of the operation table (`graph/ops.py`) in order, weights after inputs, then the
 attributes. Attention has its own file.
@@ -29,19 +29,19 @@ def linear(x: F32, residual: F32 | None, weight: F32, bias: F32 | None, *, activ
 
 
 def rms_norm(x: F32, weight: F32, *, eps: float, heads: int) -> F32:
-    parts = x.reshape(len(x), heads, -1)
-    scale = 1 / np.sqrt(np.mean(parts * parts, axis=-1, keepdims=True) + np.float32(eps))
+    parts = x.reshape(len(x), heads, x.shape[1] // heads)
+    scale = 1 / np.sqrt(np.mean(parts * parts, axis=-1, keepdims=True) + x.dtype.type(eps))
     return (parts * scale * weight).reshape(x.shape)
 
 
 def layer_norm(x: F32, weight: F32, bias: F32, *, eps: float) -> F32:
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = np.mean(centred * centred, axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + np.float32(eps)) * weight + bias
+    return centred / np.sqrt(variance + x.dtype.type(eps)) * weight + bias
 
 
 def rotary(x: F32, cos: F32, sin: F32, *, heads: int, style: str) -> F32:
-    parts = x.reshape(len(x), heads, -1)
+    parts = x.reshape(len(x), heads, x.shape[1] // heads)
     half = cos.shape[1]
     cos, sin = cos[:, None, :], sin[:, None, :]
     first, second = (slice(0, half), slice(half, 2 * half)) if style == "halves" else (slice(0, 2 * half, 2), slice(1, 2 * half, 2))
@@ -89,7 +89,7 @@ def fold_rows(x: F32, *, count: int, rows: str) -> F32:
 
 
 def blend_rows(taps: I32, x: F32, table: F32) -> F32:
-    out = np.zeros((len(x), table.shape[1]), np.float32)
+    out = np.zeros((len(x), table.shape[1]), x.dtype)
     for t in range(taps.shape[1]):
         out += x[:, t : t + 1] * table[taps[:, t]]
     return out
@@ -102,12 +102,12 @@ def silu(x: F32) -> F32:
 
 
 def gelu_tanh(x: F32) -> F32:
-    inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)
-    return np.float32(0.5) * x * (1 + np.tanh(inner))
+    inner = x.dtype.type(np.sqrt(2 / np.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
+    return x.dtype.type(0.5) * x * (1 + np.tanh(inner))
 
 
 def gelu_erf(x: F32) -> F32:
-    return np.float32(0.5) * x * (1 + erf(x * np.float32(np.sqrt(0.5))))
+    return x.dtype.type(0.5) * x * (1 + erf(x * x.dtype.type(np.sqrt(0.5))))
 
 
 def erf(x: F32) -> F32:
@@ -124,7 +124,7 @@ def erf(x: F32) -> F32:
         fraction = (k / 2) / (large + fraction)
     tail = 1 - np.exp(-large * large) / np.sqrt(np.pi) / (large + fraction)
     value = np.where(z < 3, 2 / np.sqrt(np.pi) * total, tail)
-    return np.copysign(value, x).astype(np.float32)
+    return np.copysign(value, x).astype(x.dtype)
 
 
 _ACTIVATIONS: dict[str, Callable[[F32], F32]] = {
