@@ -22,8 +22,8 @@ def pillow_to_rgb(image: Image.Image, alpha: str, notes: list[str]) -> np.ndarra
     """uint8 [H, W, 3] of a decoded Pillow image, not turned.
 
     alpha: "white" blends transparency on white, "drop" keeps the colours under it (Pillow's `convert("RGB")`). Notes are
-    added for scalings that depend on the values. Raises ImageError for modes that have no conversion to RGB, and for float
-    pictures with values that are not finite.
+    added for scalings that depend on the values. Raises ImageError for float pictures with values that are not
+    finite; Pillow's ValueError for modes that have no conversion to RGB passes through.
     """
     if image.mode in _DEEP_GREY or image.mode in ("I", "F"):
         return _deep_to_rgb(image, alpha, notes)
@@ -31,17 +31,7 @@ def pillow_to_rgb(image: Image.Image, alpha: str, notes: list[str]) -> np.ndarra
         return _on_white(np.asarray(_to_rgba(image)))
     if image.mode in ("RGBa", "La"):
         image = _to_rgba(image)
-    return _converted(image, "RGB")
-
-
-def _converted(image: Image.Image, mode: str) -> np.ndarray:
-    try:
-        return np.array(image.convert(mode), np.uint8)
-    except ValueError:
-        raise ImageError(
-            "decode a picture", expected="a colour mode that converts to RGB", got=image.mode,
-            fix="convert the picture to RGB first",
-        ) from None  # fmt: skip
+    return np.array(image.convert("RGB"), np.uint8)
 
 
 def _is_transparent(image: Image.Image) -> bool:
