@@ -1,0 +1,4 @@
+// Compiled with the baseline of any machine; always with -ffp-contract=off.
+#define OUZEL_ISA plain
+#include "base/f32x16_plain.h"
+#include "kernels/isa/table.h"

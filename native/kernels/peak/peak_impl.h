@@ -1,0 +1,48 @@
+// The machine's own peaks on one thread, to print beside what kernels reach.
+#pragma once
+
+#include "base/f32x16.h"
+
+namespace ouzel::OUZEL_ISA {
+
+// Independent chains of one register each: enough to hide four cycles of latency on two units.
+inline constexpr int kPeakChains = 12;
+
+// Returns the floating-point operations done (two for each multiply-add).
+static double fma_loop(int64_t iterations) {
+  volatile float seed = 0.5f;
+  const vec factor = set_vec(seed), term = set_vec(seed);
+  vec chain[kPeakChains];
+  OUZEL_UNROLL
+  for (int i = 0; i < kPeakChains; ++i) chain[i] = set_vec(static_cast<float>(i));
+  for (int64_t it = 0; it < iterations; ++it) {
+    OUZEL_UNROLL
+    for (int i = 0; i < kPeakChains; ++i) chain[i] = fma(chain[i], factor, term);
+  }
+  vec total = chain[0];
+  OUZEL_UNROLL
+  for (int i = 1; i < kPeakChains; ++i) total = add(total, chain[i]);
+  alignas(64) float lanes[kVec];
+  store_vec(lanes, total);
+  seed = lanes[0];  // the result is used, so the loop stays
+  return 2.0 * kVec * kPeakChains * static_cast<double>(iterations);
+}
+
+// The sum of n floats: every byte is read once, in order, with eight independent sums.
+static float read_loop(const float* x, int64_t n) {
+  constexpr int kSums = 8;
+  f32x16 total[kSums];
+  OUZEL_UNROLL
+  for (int i = 0; i < kSums; ++i) total[i] = zero();
+  int64_t at = 0;
+  for (; at + kSums * 16 <= n; at += kSums * 16) {
+    OUZEL_UNROLL
+    for (int i = 0; i < kSums; ++i) total[i] = add(total[i], load(x + at + i * 16));
+  }
+  for (; at < n; at += 16) total[0] = add(total[0], load_first(x + at, n - at));
+  OUZEL_UNROLL
+  for (int i = 1; i < kSums; ++i) total[0] = add(total[0], total[i]);
+  return sum(total[0]);
+}
+
+}  // namespace ouzel::OUZEL_ISA
