@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ def raw_file(tmp_path):
     def write(header, data=b"", length=None, name="model.safetensors") -> Path:
         text = header if isinstance(header, bytes) else json.dumps(header).encode("utf-8")
         size = len(text) if length is None else length
-        path = tmp_path / name
+        # A folder of its own: an earlier file may still be mapped.
+        path = Path(tempfile.mkdtemp(dir=tmp_path)) / name
         path.write_bytes(size.to_bytes(8, "little") + text + data)
         return path
 
