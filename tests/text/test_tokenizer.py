@@ -164,3 +164,11 @@ def test_tokens_of_the_config_are_added_and_marked(tmp_path: Path) -> None:
     assert tokenizer.encode("a<new>") == [64, 984]
     assert not tokenizer.is_special(984)
     assert tokenizer.eos_id == 983 and tokenizer.is_special(983)
+
+
+def test_an_ordinary_word_that_is_named_as_padding_stays_a_word(tmp_path: Path, tiny: Tokenizer) -> None:
+    shutil.copy(FIXTURES / "qwen3/tiny/tokenizer.json", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "!", "unk_token": "<nowhere>"}', encoding="utf-8")
+    tokenizer = Tokenizer.from_folder(tmp_path)
+    assert tokenizer.vocab_size == tiny.vocab_size
+    assert tokenizer.decode(tokenizer.encode("Hi!")) == "Hi!"

@@ -14,6 +14,7 @@ from ouzel.text.tokenizer import Tokenizer, encodable
 
 # Stands for "no added token" in the splitter; a noncharacter, which no vocabulary holds.
 _OTHER = "\uffff"
+_OTHER_ID = 0
 
 
 class PieceEncoder:
@@ -43,14 +44,15 @@ class PieceEncoder:
         """Id and character range of every added token, in order; ranges include the spaces that a token swallows."""
         splitter = self._splitter
         found = splitter.encode(marked, add_special_tokens=False)
+        # The token of an encoding holds the swallowed spaces too; its id leads to the bare string.
         return [
-            (self._id_of(text), offsets) for text, offsets in zip(found.tokens, found.offsets) if text != _OTHER
+            (self._real_id(token), offsets) for token, offsets in zip(found.ids, found.offsets) if token != _OTHER_ID
         ]
 
-    def _id_of(self, text: str) -> int:
-        token = self._tokenizer.id_of(text)
-        assert token is not None, text
-        return token
+    def _real_id(self, token: int) -> int:
+        real = self._tokenizer.id_of(self._splitter.id_to_token(token) or "")
+        assert real is not None, token
+        return real
 
     def _plain(self, text: str) -> list[int]:
         if not text:
@@ -72,7 +74,7 @@ class PieceEncoder:
     def _splitter(self) -> tokenizers.Tokenizer:
         """A tokenizer with the same added tokens and no other: everything between them is one unknown word."""
         backend = self._tokenizer.backend
-        splitter = tokenizers.Tokenizer(WordLevel({_OTHER: 0}, unk_token=_OTHER))
+        splitter = tokenizers.Tokenizer(WordLevel({_OTHER: _OTHER_ID}, unk_token=_OTHER))
         if backend.normalizer is not None:
             splitter.normalizer = backend.normalizer
         splitter.add_tokens(list(self._tokenizer.added_tokens.values()))

@@ -147,11 +147,11 @@ def _add_configured_tokens(backend: tokenizers.Tokenizer, folder: Path) -> None:
         if backend.token_to_id(entry["content"]) is None:
             backend.add_tokens([_added_token(entry)])
         _check_id(backend, entry["content"], number, path)
-    known = backend.get_added_tokens_decoder()
-    special = {token.content for token in known.values() if token.special}
+    special_of = {token.content: token.special for token in backend.get_added_tokens_decoder().values()}
     for text in (*named_special_tokens(folder).values(), *extra_special_tokens(folder)):
-        # A name without a row in the vocabulary stays a name: a new id would lie outside the embedding.
-        if text not in special and backend.token_to_id(text) is not None:
+        # Only added tokens: a new one would lie outside the embedding, and an ordinary word ("!" as the padding token)
+        # must stay a word.
+        if special_of.get(text) is False:
             backend.add_special_tokens([AddedToken(text, normalized=False, special=True)])
 
 
