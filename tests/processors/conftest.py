@@ -47,7 +47,7 @@ def encode():
 
 @pytest.fixture(scope="session")
 def png_chunks():
-    """Builds a PNG file by hand: png_chunks(width, height, raw_rows, depth=8, colour=2, extra=b"", scale...) -> bytes."""
+    """Builds a PNG file by hand: png_chunks(width, height, raw_rows, depth=8, colour=2, interlace=0) -> bytes."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

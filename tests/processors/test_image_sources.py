@@ -91,7 +91,9 @@ def test_arrays(shape):
 
 def test_array_hash_depends_on_shape():
     flat = np.zeros(60, np.uint8)
-    assert len({load_image(flat.reshape(shape)).content_hash for shape in ((6, 10), (10, 6), (5, 4, 3), (5, 3, 4))}) == 4
+    assert (
+        len({load_image(flat.reshape(shape)).content_hash for shape in ((6, 10), (10, 6), (5, 4, 3), (5, 3, 4))}) == 4
+    )
 
 
 @pytest.mark.parametrize(

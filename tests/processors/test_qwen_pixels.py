@@ -150,7 +150,11 @@ def test_settings_that_change_the_numbers_are_followed():
 
 
 def test_video_odd_count_repeats_the_last_frame():
-    frames = [picture(64, 64), load_image(np.full((64, 64, 3), 9, np.uint8)), load_image(np.full((64, 64, 3), 77, np.uint8))]
+    frames = [
+        picture(64, 64),
+        load_image(np.full((64, 64, 3), 9, np.uint8)),
+        load_image(np.full((64, 64, 3), 77, np.uint8)),
+    ]
     settings = dataclasses.replace(RELEASE, min_pixels=4096, max_pixels=25165824)
     odd = process_video(frames, settings, fps=2)
     even = process_video([*frames, frames[-1]], settings, timestamps=[0, 0.5, 1.0, 1.0])

@@ -15,7 +15,11 @@ IMAGE = {
     "merge_size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
     "image_processor_type": "Qwen2VLImageProcessorFast",
 }  # fmt: skip
-VIDEO = {**IMAGE, "size": {"shortest_edge": 4096, "longest_edge": 25165824}, "video_processor_type": "Qwen3VLVideoProcessor"}
+VIDEO = {
+    **IMAGE,
+    "size": {"shortest_edge": 4096, "longest_edge": 25165824},
+    "video_processor_type": "Qwen3VLVideoProcessor",
+}
 
 
 def write(folder, name, value):

@@ -26,8 +26,8 @@ struct ResizeTaps {
 // False when the name is none of "nearest", "box", "bilinear", "bicubic", "lanczos".
 bool parse_resize_filter(std::string_view name, ResizeFilter* filter);
 
-// Taps from `source` to `out` pixels, both at least 1. No libm call and no fused multiply-add takes part, so the weights
-// are equal on every machine.
+// Taps from `source` to `out` pixels, both at least 1. No libm call and no fused multiply-add takes part, so the
+// weights are equal on every machine.
 ResizeTaps resize_taps(int source, int out, ResizeFilter filter);
 
 // Rows that the horizontal pass works on at once, and the bytes of scratch memory that it needs for them.

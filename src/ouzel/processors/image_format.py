@@ -1,7 +1,7 @@
 """What a file is, told by its first bytes: which decoders are tried, and a name for what cannot be read.
 
-Pillow also opens formats that hostile data should not reach (PostScript starts a program) or that carry no mark (TGA), so
-only those listed here are handed to it.
+Pillow also opens formats that hostile data should not reach (PostScript starts a program) or that carry no mark (TGA),
+so only those listed here are handed to it.
 """
 
 from __future__ import annotations
@@ -85,15 +85,13 @@ def unreadable(data: bytes) -> ImageError:
 
 def _has_decoder(name: str) -> bool:
     """Whether this Pillow decodes a format of `format_name`; some formats are registered without their codec."""
-    needed = {"WebP": "webp", "AVIF": "avif", "JPEG 2000": "jpg_2000"}
-    if name in needed:
-        return bool(features.check(needed[name]))
-    registered = {"HEIC": "HEIF", "JPEG XL": "JXL"}.get(name, name)
-    return registered in usable_formats()
+    registered = {"WebP": "WEBP", "HEIC": "HEIF", "JPEG XL": "JXL", "JPEG 2000": "JPEG2000"}.get(name, name)
+    codec = {"WEBP": "webp", "AVIF": "avif", "JPEG2000": "jpg_2000"}.get(registered)
+    return registered in usable_formats() and (codec is None or bool(features.check(codec)))
 
 
 def declared_webp_size(data: bytes) -> tuple[int, int] | None:
-    """(width, height) in a WebP header, or None. Older Pillow makes the decoder's canvas before it looks at the size."""
+    """(width, height) in a WebP header, or None. Older Pillow makes the canvas before it looks at the size."""
     if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or len(data) < 30:
         return None
     kind = data[12:16]

@@ -15,7 +15,7 @@ import threading
 import warnings
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import IO, Union
+from typing import IO, Any, Union
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -38,9 +38,9 @@ class LoadedImage:
     """A decoded picture.
 
     rgb: uint8 [H, W, 3], upright, C-contiguous. size: (H, W) of `rgb`. original_size: (H, W) as stored, before the EXIF
-    turn. notes: what a user should know (first frame of an animation, stretched values). content_hash: SHA-256 in hex of
-    the file's bytes; of the pixels and their shape for Pillow images and arrays. exif_turned: a turn or a flip was done.
-    alpha: how transparency was treated; a cache key needs it beside the hash.
+    turn. notes: what a user should know (first frame of an animation, stretched values). content_hash: SHA-256 in hex
+    of the file's bytes; of the pixels and their shape for Pillow images and arrays. exif_turned: a turn or a flip was
+    done. alpha: how transparency was treated; a cache key needs it beside the hash.
     """
 
     rgb: np.ndarray
@@ -61,14 +61,14 @@ def load_image(
 ) -> LoadedImage:
     """Load a picture from anything that names or holds one.
 
-    source: a path (str or PathLike), a `file://` or `data:` URL, base64 behind the prefix `base64:`, the bytes of a file,
-    a binary file object (read from where it stands, left open), a Pillow image (its current frame), or a uint8 or uint16
-    array [H, W], [H, W, 1], [H, W, 3] (RGB) or [H, W, 4] (RGBA). alpha: "white" puts transparent pictures on white,
-    "drop" keeps the colours under the transparency. max_pixels_guard: most pixels that the header may declare.
+    source: a path (str or PathLike), a `file://` or `data:` URL, base64 behind the prefix `base64:`, the bytes of a
+    file, a binary file object (read from where it stands, left open), a Pillow image (its current frame), or a uint8 or
+    uint16 array [H, W], [H, W, 1], [H, W, 3] (RGB) or [H, W, 4] (RGBA). alpha: "white" puts transparent pictures on
+    white, "drop" keeps the colours under the transparency. max_pixels_guard: most pixels that the header may declare.
     max_bytes: most bytes that are read.
 
-    Raises ImageError when there is no usable picture (missing, damaged, truncated, too large, remote, a format without a
-    decoder, a colour mode without a conversion), RequestError for another `alpha`.
+    Raises ImageError when there is no usable picture (missing, damaged, truncated, too large, remote, a format without
+    a decoder, a colour mode without a conversion), RequestError for another `alpha`.
     """
     if alpha not in ("white", "drop"):
         raise RequestError("load a picture", expected="alpha 'white' or 'drop'", got=repr(alpha))
@@ -79,7 +79,7 @@ def load_image(
     return _from_bytes(_source_bytes(source, max_bytes), alpha, max_pixels_guard)
 
 
-def _source_bytes(source: object, max_bytes: int) -> bytes:
+def _source_bytes(source: Any, max_bytes: int) -> bytes:
     if isinstance(source, str):
         return image_source.bytes_of_text(source, max_bytes)
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -184,7 +184,7 @@ def _has_frames(image: Image.Image) -> bool:
 
 
 class _guard:
-    """Everything that Pillow does to a file happens in here: its warnings stay inside, its failures become ImageError."""
+    """All that Pillow does to a file happens in here: its warnings stay inside, its failures become ImageError."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -196,7 +196,7 @@ class _guard:
         _quiet.leave()
         if error is None or isinstance(error, OuzelError) or not isinstance(error, Exception):
             return
-        # Any exception: on damaged files Pillow's decoders raise OSError, SyntaxError, struct.error, IndexError and more.
+        # Any exception: on damaged files Pillow raises OSError, SyntaxError, struct.error, IndexError and more.
         if isinstance(error, UnidentifiedImageError):
             raise image_format.unreadable(self._data) from error
         if isinstance(error, Image.DecompressionBombError):

@@ -1,7 +1,7 @@
 """From a decoded Pillow image of any mode to RGB bytes, as people see the picture.
 
-Transparency goes on white or is dropped; deep grey and float pictures are scaled, never clipped; CMYK, palette, grey and
-1-bit pictures give three channels.
+Transparency goes on white or is dropped; deep grey and float pictures are scaled, never clipped; CMYK, palette, grey
+and 1-bit pictures give three channels.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _ALPHA = ("RGBA", "LA", "PA", "RGBa", "La")
 def pillow_to_rgb(image: Image.Image, alpha: str, notes: list[str]) -> np.ndarray:
     """uint8 [H, W, 3] of a decoded Pillow image, not turned.
 
-    alpha: "white" blends transparency on white, "drop" keeps the colours under it (Pillow's `convert("RGB")`). Notes are
-    added for scalings that depend on the values. Raises ImageError for float pictures with values that are not
+    alpha: "white" blends transparency on white, "drop" keeps the colours under it (Pillow's `convert("RGB")`). Notes
+    are added for scalings that depend on the values. Raises ImageError for float pictures with values that are not
     finite; Pillow's ValueError for modes that have no conversion to RGB passes through.
     """
     if image.mode in _DEEP_GREY or image.mode in ("I", "F"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Iterator
+from collections.abc import Iterator
 
 from ouzel.errors import ImageError
 
@@ -20,7 +20,7 @@ _PIECE = 1 << 20
 
 
 def check_png(data: bytes) -> None:
-    """Walks the chunks of a PNG file: every picture chunk whole, its check sum right, the data long enough, the end there.
+    """Walks a PNG file: every picture chunk whole, its check sum right, the data long enough, the end there.
 
     Raises ImageError at the first fault. At most the picture's own size is inflated, in pieces that are not kept.
     """

@@ -5,8 +5,8 @@ Everything follows from ids and grids alone. A grid is (t, h, w) in patches; a m
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Iterator, Sequence
 
 import numpy as np
 
@@ -26,9 +26,9 @@ def rope_index(
     """Position ids of one sequence and how far the next position lies from its length.
 
     ids: [n] token ids, placeholders expanded, without padding. image_grids, video_grids: (t, h, w) of each, in order.
-    Returns (int64 [3, n] for time, row and column; delta): token k after the prompt stands at n + k + delta on all axes.
-    A picture that starts at s takes (s, s + row, s + column), and the text after it goes on at s + max(h, w) of the merged
-    grid. Every temporal group of a video counts as a picture of its own.
+    Returns (int64 [3, n] for time, row and column; delta): token k after the prompt stands at n + k + delta on all
+    axes. A picture that starts at s takes (s, s + row, s + column), and the text after it goes on at s + max(h, w) of
+    the merged grid. Every temporal group of a video counts as a picture of its own.
 
     Raises PromptError when the runs of placeholder ids do not match the grids.
     """
@@ -114,8 +114,8 @@ class VisionTables:
 def vision_grid_tables(grid: Grid, merge: int, table_side: int) -> VisionTables:
     """Patch indices, and taps into a learned table of `table_side` squared positions, for one picture or video.
 
-    grid: (t, h, w) in patches, h and w multiples of `merge`. The table is sampled bilinearly with corners aligned: patch i
-    of n stands at i * (side - 1) / max(n - 1, 1). Arithmetic is float32, in the reference's order.
+    grid: (t, h, w) in patches, h and w multiples of `merge`. The table is sampled bilinearly with corners aligned:
+    patch i of n stands at i * (side - 1) / max(n - 1, 1). Arithmetic is float32, in the reference's order.
     """
     groups, height, width = (int(value) for value in grid)
     rows, columns = _block_order(height, width, merge)

@@ -1,13 +1,14 @@
 """What the Qwen-VL processors put in the place of the template's picture and video marks.
 
 Two layouts of videos exist. The one the models were released with replaces the template's triple (vision start, pad,
-vision end) as a whole by the timed groups; transformers 5 replaces the pad alone, which leaves an outer pair around them.
+vision end) as a whole by the timed groups; transformers 5 replaces the pad alone, which leaves an outer pair around
+them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence
 
 from ouzel.errors import PromptError
 
@@ -42,8 +43,9 @@ def video_text(
 ) -> Replacement:
     """The timed groups of one video.
 
-    timestamps: seconds of every temporal group, printed with one decimal (ties follow the binary value: 0.25 prints 0.2).
-    tokens_per_group: merged tokens of one group. layout: "release" or "transformers5". Raises PromptError for others.
+    timestamps: seconds of every temporal group, printed with one decimal (ties follow the binary value: 0.25 prints
+    0.2). tokens_per_group: merged tokens of one group. layout: "release" or "transformers5". Raises PromptError for
+    others.
     """
     if layout not in LAYOUTS:
         raise PromptError("lay out a video", expected=f"a layout out of {', '.join(LAYOUTS)}", got=repr(layout))

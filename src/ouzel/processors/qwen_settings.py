@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any
 
 from ouzel.errors import CheckpointError, ConfigError
 
@@ -35,7 +36,8 @@ _VIDEO_DEFAULTS: dict[str, Any] = {
 #: Numbers that files use for filters (Pillow's).
 _RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box"}
 
-# Switches that are read or change nothing here. Any other `do_...` that is on is refused: it names work that is not done.
+# Switches that are read or change nothing here. Any other `do_...` that is on is refused: it names work that is not
+# done.
 _KNOWN_SWITCHES = ("do_resize", "do_rescale", "do_normalize", "do_convert_rgb", "do_sample_frames")
 
 
@@ -43,11 +45,11 @@ _KNOWN_SWITCHES = ("do_resize", "do_rescale", "do_normalize", "do_convert_rgb", 
 class QwenVLImageSettings:
     """How pictures, or videos, become patch rows.
 
-    min_pixels, max_pixels: limits of the resized area in pixels (of the volume, frames included, for videos). patch_size,
-    merge_size: pixels a patch side, patches a merged side. temporal_patch_size: frames a temporal group. mean, std: per
-    channel, on the 0..1 scale. rescale_factor: what bytes are multiplied with. resample: a filter of `resize`. fps,
-    min_frames, max_frames: the rule that picks frames of a video. cap_pixels_per_frame, max_video_tokens: an optional
-    limit per frame, off in the released files.
+    min_pixels, max_pixels: limits of the resized area in pixels (of the volume, frames included, for videos).
+    patch_size, merge_size: pixels a patch side, patches a merged side. temporal_patch_size: frames a temporal group.
+    mean, std: per channel, on the 0..1 scale. rescale_factor: what bytes are multiplied with. resample: a filter of
+    `resize`. fps, min_frames, max_frames: the rule that picks frames of a video. cap_pixels_per_frame,
+    max_video_tokens: an optional limit per frame, off in the released files.
     """
 
     min_pixels: int
@@ -74,13 +76,17 @@ class QwenVLImageSettings:
         return self.patch_size * self.merge_size
 
     @classmethod
-    def from_preprocessor(cls, config: Mapping[str, Any], *, video: bool = False, name: str = "") -> "QwenVLImageSettings":
+    def from_preprocessor(
+        cls, config: Mapping[str, Any], *, video: bool = False, name: str = ""
+    ) -> QwenVLImageSettings:
         """Settings from the dictionary of a preprocessor file (or of its nested part).
 
-        `name` is the file's name for messages. Raises ConfigError naming the key for values of the wrong type or that are
-        not implemented.
+        `name` is the file's name for messages. Raises ConfigError naming the key for values of the wrong type or that
+        are not implemented.
         """
-        return _Reader(config, _VIDEO_DEFAULTS if video else _IMAGE_DEFAULTS, name or "preprocessor settings").settings()
+        return _Reader(
+            config, _VIDEO_DEFAULTS if video else _IMAGE_DEFAULTS, name or "preprocessor settings"
+        ).settings()
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class QwenVLProcessorSettings:
     video: QwenVLImageSettings
 
     @classmethod
-    def from_folder(cls, folder: str | os.PathLike[str]) -> "QwenVLProcessorSettings":
+    def from_folder(cls, folder: str | os.PathLike[str]) -> QwenVLProcessorSettings:
         """Reads the files of a checkpoint folder, in the reference's order of precedence.
 
         A video processor without settings of its own takes those of the image file, as the reference does. Raises

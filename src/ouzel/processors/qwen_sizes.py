@@ -16,7 +16,7 @@ MAX_ASPECT = 200
 
 
 def smart_resize(height: int, width: int, factor: int, min_pixels: int, max_pixels: int) -> tuple[int, int]:
-    """(height, width) that a picture is resized to: multiples of `factor`, area within the limits where the shape allows.
+    """(height, width) that a picture is resized to: multiples of `factor`, within the limits where the shape allows.
 
     Raises ImageError when one side is more than 200 times the other.
     """
@@ -48,7 +48,8 @@ def _check_aspect(height: int, width: int) -> None:
     ratio = max(height, width) / min(height, width)
     if ratio > MAX_ASPECT:
         raise ImageError(
-            f"prepare a picture of {width}x{height}: absolute aspect ratio must be smaller than {MAX_ASPECT}, got {ratio}",
+            f"prepare a picture of {width}x{height}: "
+            f"absolute aspect ratio must be smaller than {MAX_ASPECT}, got {ratio}",
             fix="crop it or split it into parts",
         )
 
@@ -96,7 +97,7 @@ def sample_frames(
 
 
 def group_timestamps(times: list[float], group: int = 2) -> list[float]:
-    """Seconds of every temporal group: the mean of its first and its last frame. A short last group repeats its last frame.
+    """Seconds of every temporal group: the mean of its first and last frame. A short last group repeats its last.
 
     times: seconds of the frames, in order.
     """

@@ -1,15 +1,15 @@
 """Pictures and videos to the patch rows of the Qwen-VL vision towers.
 
-A row is one patch of `patch_size` pixels a side and two frames, channel-major; rows come in 2x2 blocks, so that `merge_size`
-squared neighbours in memory make one token. Resizing is done on bytes with `resize`; the float values come from a table of
-256 per channel, so every value has one fixed rounding.
+A row is one patch of `patch_size` pixels a side and two frames, channel-major; rows come in 2x2 blocks, so that
+`merge_size` squared neighbours in memory make one token. Resizing is done on bytes with `resize`; the float values come
+from a table of 256 per channel, so every value has one fixed rounding.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Sequence
 
 import numpy as np
 
@@ -29,10 +29,10 @@ _NO_LIMIT = 1 << 62
 class ProcessedImage:
     """A picture ready for the vision tower.
 
-    pixels: float32 [t*h*w, 3 * temporal_patch_size * patch_size**2] in block order, columns channel, frame, y, x.
-    grid: (t, h, w) in patches. tokens: merged tokens in all. content_hash: of the picture and everything that shaped the
-    pixels. source_size, resized_size: (H, W) in pixels. min_pixels, max_pixels: the budget that was applied. notes: what a
-    user should know.
+    pixels: float32 [t*h*w, 3 * temporal_patch_size * patch_size**2] in block order, columns channel, frame, y, x. grid:
+    (t, h, w) in patches. tokens: merged tokens in all. content_hash: of the picture and everything that shaped the
+    pixels. source_size, resized_size: (H, W) in pixels. min_pixels, max_pixels: the budget that was applied. notes:
+    what a user should know.
     """
 
     pixels: np.ndarray
@@ -66,8 +66,8 @@ def process_image(
 ) -> ProcessedImage:
     """Resize, normalise and cut a picture into patch rows.
 
-    min_pixels, max_pixels: replace the checkpoint's budget, wider or narrower. Raises ImageError when the sides' ratio is
-    above 200, RequestError for a budget that is not positive or whose minimum is above its maximum.
+    min_pixels, max_pixels: replace the checkpoint's budget, wider or narrower. Raises ImageError when the sides' ratio
+    is above 200, RequestError for a budget that is not positive or whose minimum is above its maximum.
     """
     low, high = _budget(settings, min_pixels, max_pixels)
     notes = list(image.notes)
@@ -96,9 +96,9 @@ def process_video(
     """Resize, normalise and cut the frames of a video, which are taken as they are, into patch rows.
 
     frames: at least two, all of one size; the last is repeated to fill a temporal group. fps: frames a second, or
-    timestamps: seconds of every frame. min_pixels, max_pixels: replace the checkpoint's budget; they are volumes (frames
-    included), as in the checkpoint's file. Raises ImageError for frames of different sizes, too few frames or a ratio of
-    the sides above 200; RequestError for a bad budget, rate, or number of time stamps.
+    timestamps: seconds of every frame. min_pixels, max_pixels: replace the checkpoint's budget; they are volumes
+    (frames included), as in the checkpoint's file. Raises ImageError for frames of different sizes, too few frames or a
+    ratio of the sides above 200; RequestError for a bad budget, rate, or number of time stamps.
     """
     _check_frames(frames)
     times, notes = _frame_times(len(frames), fps, timestamps)
@@ -121,7 +121,7 @@ def process_video(
 
 
 def _budget(settings: QwenVLImageSettings, low: int | None, high: int | None) -> tuple[int, int]:
-    """The limits in force: those of the request where given; a lone request moves the checkpoint's other limit along."""
+    """The limits in force: the request's where given; a lone one moves the checkpoint's other limit along."""
     for name, value in (("min_pixels", low), ("max_pixels", high)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise RequestError("set the pixel budget", expected=f"{name} as a positive whole number", got=repr(value))
@@ -171,13 +171,13 @@ def _check_frames(frames: Sequence[LoadedImage]) -> None:
         if frame.size != frames[0].size:
             shown = [f"{f.size[1]}x{f.size[0]}" for f in (frames[0], frame)]
             raise ImageError(
-                "prepare a video", expected=f"every frame of the first's size {shown[0]}", got=f"frame {number} of {shown[1]}"
+                "prepare a video",
+                expected=f"every frame of the first's size {shown[0]}",
+                got=f"frame {number} of {shown[1]}",
             )
 
 
-def _frame_times(
-    count: int, fps: float | None, timestamps: Sequence[float] | None
-) -> tuple[list[float], list[str]]:
+def _frame_times(count: int, fps: float | None, timestamps: Sequence[float] | None) -> tuple[list[float], list[str]]:
     """Seconds of every frame, and notes."""
     if timestamps is not None:
         if fps is not None:
@@ -252,8 +252,9 @@ def _content_hash(frames: Sequence[LoadedImage], settings: QwenVLImageSettings, 
     digest = hashlib.sha256(
         repr(
             (
-                size, settings.patch_size, settings.merge_size, settings.temporal_patch_size, settings.mean, settings.std,
-                settings.rescale_factor, settings.resample, settings.do_rescale, settings.do_normalize, len(frames),
+                size, settings.patch_size, settings.merge_size, settings.temporal_patch_size, settings.mean,
+                settings.std, settings.rescale_factor, settings.resample, settings.do_rescale, settings.do_normalize,
+                len(frames),
             )
         ).encode()
     )  # fmt: skip

@@ -8,8 +8,8 @@ versions swap the passes for some sizes, which is why no library is called.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import numpy as np
 
@@ -170,7 +170,9 @@ def resize_numpy(image: np.ndarray, height: int, width: int, filter_name: str = 
         blocks = range(0, height, _ROWS_AT_A_TIME)
         image = np.concatenate(
             [
-                _pass(image, Taps(taps.first[row : row + _ROWS_AT_A_TIME], taps.weights[row : row + _ROWS_AT_A_TIME]), 0)
+                _pass(
+                    image, Taps(taps.first[row : row + _ROWS_AT_A_TIME], taps.weights[row : row + _ROWS_AT_A_TIME]), 0
+                )
                 for row in blocks
             ]
         )
@@ -202,7 +204,9 @@ def resize(image: np.ndarray, height: int, width: int, filter_name: str = "bicub
     if height < 1 or width < 1:
         raise ImageError("resize", expected="at least 1x1 pixels", got=f"{width}x{height}")
     if filter_name != "nearest" and filter_name not in FILTERS:
-        raise UnsupportedError("resize", expected=f"a filter out of {', '.join([*FILTERS, 'nearest'])}", got=filter_name)
+        raise UnsupportedError(
+            "resize", expected=f"a filter out of {', '.join([*FILTERS, 'nearest'])}", got=filter_name
+        )
     if (height, width) == image.shape[:2]:
         return np.ascontiguousarray(image)
     kernel = _native_kernel()
