@@ -78,18 +78,24 @@ def _is_real(value: object) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
+def _shown(value: object) -> str:
+    # Python refuses to print numbers of thousands of digits.
+    huge = isinstance(value, int) and value.bit_length() > 200
+    return "a huge number" if huge else " ".join(repr(value).split())[:60]
+
+
 def _number(name: str, value: object, low: float, high: float, *, above: bool = False) -> None:
     good = _is_real(value) and low <= value <= high  # type: ignore[operator]
     if not good or (above and value == low):
         expected = f"a number {'above' if above else 'from'} {low:g} {'and at most' if above else 'to'} {high:g}"
-        raise RequestError(name, expected=expected, got=repr(value)[:60])
+        raise RequestError(name, expected=expected, got=_shown(value))
 
 
 def _whole(name: str, value: object, low: int, high: int | None = None) -> None:
     good = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not good or value < low or (high is not None and value > high):  # type: ignore[operator]
         bound = f"at least {low}" if high is None else f"from {low} to {high}"
-        raise RequestError(name, expected=f"a whole number {bound}", got=repr(value)[:60])
+        raise RequestError(name, expected=f"a whole number {bound}", got=_shown(value))
 
 
 @dataclass(frozen=True)

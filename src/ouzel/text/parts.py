@@ -64,6 +64,9 @@ def shorten(value: Any, limit: int = 60, *, quote: bool = True) -> str:
     if isinstance(value, str):
         text = value if len(value) <= limit else f"{value[: limit - 20]}... ({len(value)} characters)"
         return repr(text) if quote else " ".join(text.split())
+    if isinstance(value, int) and value.bit_length() > 200:
+        # Python refuses to print numbers of thousands of digits.
+        return "a huge number"
     if value is None or isinstance(value, (bool, int, float)):
         return repr(value)[:limit]
     return type(value).__name__
@@ -140,8 +143,10 @@ def _decode_base64(value: Any, where: str) -> Any:
         return value
     if not isinstance(value, (str, bytes)):
         return value
+    data = value.encode("utf-8", errors="replace") if isinstance(value, str) else value
     try:
-        return base64.b64decode(value, validate=False)
+        # Line breaks are common in base64, other characters mean that it is something else.
+        return base64.b64decode(b"".join(data.split()), validate=True)
     except (binascii.Error, ValueError):
         raise PromptError(where, expected="base64 data", got=shorten(value, 40)) from None
 
