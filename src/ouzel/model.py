@@ -228,10 +228,16 @@ class Stream:
         self._model = model
         self._running = running
         self._chunks: list[Chunk] = []
-        self._iterator = self._run()
+        self._source = model.generator.stream(running)
 
     def __iter__(self) -> Iterator[Chunk]:
-        return self._iterator
+        # A generator of its own, which nothing else holds: leaving the loop ends it at once, and that ends the work.
+        try:
+            for chunk in self._source:
+                self._chunks.append(chunk)
+                yield chunk
+        finally:
+            self.close()
 
     def __enter__(self) -> Stream:
         return self
@@ -241,7 +247,7 @@ class Stream:
 
     def close(self) -> None:
         """Stops the work; may be called at any time."""
-        self._iterator.close()
+        self._source.close()
         self._model.generator.stop(self._running)
 
     def cancel(self) -> None:
@@ -255,7 +261,7 @@ class Stream:
 
     def result(self) -> Result:
         """The whole answer; runs what is left of it."""
-        for _ in self._iterator:
+        for _ in self:
             pass
         running = self._running
         chunks = self._chunks
@@ -270,11 +276,6 @@ class Stream:
             logprobs=tuple(p for chunk in chunks for p in chunk.logprobs) if wanted else None,
             pictures=tuple(_picture_report(picture) for picture in running.prompt.pictures),
         )
-
-    def _run(self) -> Iterator[Chunk]:
-        for chunk in self._model.generator.stream(self._running):
-            self._chunks.append(chunk)
-            yield chunk
 
 
 def load(
