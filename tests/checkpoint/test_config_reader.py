@@ -16,7 +16,7 @@ def reader(text: str) -> ConfigReader:
 
 
 def test_reads_values_by_path():
-    r = reader('{"a": {"b": {"n": 4}}, "x": 0.5, "on": true, "s": "silu", "list": [1, 0, 2], "f": [1, 0.5], "w": ["a"]}')
+    r = reader('{"a": {"b": {"n": 4}}, "x": 0.5, "on": true, "s": "silu", "list": [1, 0, 2], "f": [1, 0.5]}')
     assert r.int("a.b.n") == 4
     assert r.float("x") == 0.5
     assert r.float("a.b.n") == 4.0 and isinstance(r.float("a.b.n"), float)
@@ -24,7 +24,7 @@ def test_reads_values_by_path():
     assert r.str("s") == "silu"
     assert r.ints("list") == [1, 0, 2]
     assert r.floats("f") == [1.0, 0.5]
-    assert r.strs("w") == ["a"]
+    assert reader('{"w": ["a"]}').strs("w") == ["a"]
 
 
 def test_defaults_stand_for_missing_and_null():
@@ -81,7 +81,7 @@ def test_the_first_name_that_is_there_counts():
     ],
 )
 def test_wrong_values_name_file_and_key(method, text):
-    r = reader('{"vision": {"key": %s}}' % text)
+    r = reader(f'{{"vision": {{"key": {text}}}}}')
     with pytest.raises(ConfigError) as caught:
         getattr(r.section("vision"), method)("key")
     message = str(caught.value)
@@ -96,7 +96,7 @@ def test_missing_keys_name_all_their_names(method):
 
 
 def test_a_path_through_something_else_than_an_object():
-    with pytest.raises(ConfigError, match="'text_config' to be an object, got \\[1\\]"):
+    with pytest.raises(ConfigError, match=r"'text_config' to be an object, got \[1\]"):
         reader('{"text_config": [1]}').int("text_config.hidden_size")
 
 
@@ -114,7 +114,7 @@ def test_a_path_through_something_else_than_an_object():
     ],
 )
 def test_int_bounds(bounds, value, good):
-    r = reader('{"n": %d}' % value)
+    r = ConfigReader({"n": value}, "config.json")
     if good:
         assert r.int("n", **bounds) == value
     else:
@@ -134,7 +134,7 @@ def test_int_bounds(bounds, value, good):
     ],
 )
 def test_float_bounds(bounds, value, good):
-    r = reader('{"x": %r}' % value)
+    r = ConfigReader({"x": value}, "config.json")
     if good:
         assert r.float("x", **bounds) == value
     else:
@@ -156,7 +156,7 @@ def test_sections_keep_the_whole_key_and_read_flat_files_alike():
     flat = reader('{"hidden_size": 8}')
     for r in (nested, flat):
         assert r.section("text_config", default=r).int("hidden_size") == 8
-    with pytest.raises(ConfigError, match="'text_config.bad'"):
+    with pytest.raises(ConfigError, match=r"'text_config.bad'"):
         nested.section("text_config").int("bad")
 
 
@@ -220,7 +220,7 @@ def test_stored_dtype_under_each_key(text):
 
 def test_quantised_checkpoints_are_refused_by_method():
     refuse_quantized(reader('{"quantization_config": null}'))
-    with pytest.raises(UnsupportedError, match='quantization_config.*"awq"'):
+    with pytest.raises(UnsupportedError, match=r'quantization_config.*"awq"'):
         refuse_quantized(reader('{"quantization_config": {"quant_method": "awq"}}'))
-    with pytest.raises(UnsupportedError, match="text_config.quantization_config"):
+    with pytest.raises(UnsupportedError, match=r"text_config\.quantization_config"):
         refuse_quantized(reader('{"text_config": {"quantization_config": {"quant_method": "fp8"}}}'))

@@ -9,6 +9,7 @@ from ouzel.checkpoint import ConfigReader, inv_freq, read_rope
 from ouzel.checkpoint.rope import RopeConfig
 from ouzel.errors import ConfigError, UnsupportedError
 
+SECTIONS = {"mrope_interleaved": True, "mrope_section": [6, 5, 5]}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 LLAMA3 = {
     "rope_type": "llama3",
@@ -47,16 +48,9 @@ def test_plain_layouts_are_equal(data):
 @pytest.mark.parametrize(
     "text",
     [
-        {"rope_theta": 5e6, "rope_scaling": {"mrope_interleaved": True, "mrope_section": [6, 5, 5], "rope_type": "default"}},
-        {"rope_theta": 5e6, "rope_scaling": {"mrope_interleaved": True, "mrope_section": [6, 5, 5], "type": "mrope"}},
-        {
-            "rope_parameters": {
-                "mrope_interleaved": True,
-                "mrope_section": [6, 5, 5],
-                "rope_type": "default",
-                "rope_theta": 5000000,
-            }
-        },
+        {"rope_theta": 5e6, "rope_scaling": {**SECTIONS, "rope_type": "default"}},
+        {"rope_theta": 5e6, "rope_scaling": {**SECTIONS, "type": "mrope"}},
+        {"rope_parameters": {**SECTIONS, "rope_type": "default", "rope_theta": 5000000}},
     ],
 )
 @pytest.mark.parametrize("nested", [True, False])
@@ -155,16 +149,16 @@ CASES = [
 
 def reference(case: int, head_dim: int, theta: float):
     """The settings of a case, and transformers' frequencies and factor for them."""
-    pytest.importorskip("torch")
     from transformers import Qwen3Config
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
     from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
     kind, settings = CASES[case]
-    data = {"rope_parameters": {**settings, "rope_theta": theta}, "head_dim": head_dim, "max_position_embeddings": 131072}
-    config = Qwen3Config(**{**data, "rope_parameters": dict(data["rope_parameters"])})
+    parameters = {**settings, "rope_theta": theta}
+    sizes = {"head_dim": head_dim, "max_position_embeddings": 131072}
+    config = Qwen3Config(rope_parameters=dict(parameters), **sizes)
     wanted, factor = ROPE_INIT_FUNCTIONS.get(kind, Qwen3RotaryEmbedding.compute_default_rope_parameters)(config)
-    return read(data), wanted.numpy(), float(factor)
+    return read({"rope_parameters": parameters, **sizes}), wanted.numpy(), float(factor)
 
 
 THETAS = pytest.mark.parametrize("theta", [1e4, 1e6, 5e6])
@@ -192,7 +186,8 @@ def test_frequencies_are_those_of_transformers(case, head_dim, theta):
 @HEADS
 @TYPES
 def test_from_the_same_powers_all_bits_are_equal(monkeypatch, case, head_dim, theta):
-    torch = pytest.importorskip("torch")
+    import torch
+
     rope, wanted, _ = reference(case, head_dim, theta)
     powers = theta ** (torch.arange(0, head_dim, 2, dtype=torch.float) / head_dim)
     monkeypatch.setattr("ouzel.checkpoint.rope._powers", lambda theta, dim: powers.numpy())

@@ -99,7 +99,7 @@ def test_headers_that_are_no_json_object(raw_file, header):
 def test_names_that_stand_twice(raw_file):
     one = json.dumps(entry())
     refused(raw_file(f'{{"a": {one}, "a": {one}}}'.encode(), bytes(8)), "'a' twice")
-    refused(raw_file(b'{"a": {"dtype": "F32", "dtype": "F16", "shape": [2], "data_offsets": [0, 8]}}', bytes(8)), "twice")
+    refused(raw_file(b'{"a": {"dtype": "F32", "dtype": "F16", "shape": [2], "data_offsets": [0, 8]}}'), "'dtype' twice")
 
 
 @pytest.mark.parametrize("value", ["text", 5, [], {"a": 1}, {"a": None}, {"a": {}}])
@@ -197,7 +197,7 @@ def test_no_permission(monkeypatch, raw_file):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", no)
-    with pytest.raises(CheckpointError, match="no permission for .*model.safetensors"):
+    with pytest.raises(CheckpointError, match=r"no permission for .*model\.safetensors"):
         open_safetensors(path)
 
 
@@ -249,7 +249,8 @@ def test_changed_bytes_give_our_errors_only(tmp_path, small_bytes, seed):
 def test_changed_values_give_our_errors_only(raw_file, seed):
     """Headers that stay JSON, so that the checks behind the parser are reached."""
     rng = random.Random(100 + seed)
-    odd = [None, True, -1, 0, 1, 2, 3, 8, 2**31, 2**63, 2**64, 1.5, "F32", "BF16", "F8_E4M3", "", [], [0], [2], [0, 8], {}]
+    odd = [None, True, -1, 0, 1, 2, 3, 8, 2**31, 2**63, 2**64, 1.5]
+    odd += ["F32", "BF16", "F8_E4M3", "", [], [0], [2], [0, 8], {}]
     accepted = 0
     for _ in range(300):
         header = {"a": entry(), "b": entry("BF16", (2, 2), (8, 16)), "__metadata__": {"format": "pt"}}

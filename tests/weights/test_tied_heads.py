@@ -35,7 +35,7 @@ def test_untied_with_its_tensor(checkpoint, embed, head):
 
 def test_untied_without_its_tensor(checkpoint, embed):
     tensors = checkpoint({"model.embed_tokens.weight": embed})
-    with pytest.raises(TensorError, match="'lm_head.weight'.*no such tensors"):
+    with pytest.raises(TensorError, match=r"'lm_head.weight'.*no such tensors"):
         load_weights(tensors, TABLE)
 
 
@@ -75,7 +75,7 @@ def test_tied_with_the_heads_tensor_only(checkpoint, head):
 
 
 def test_tied_with_neither(checkpoint):
-    with pytest.raises(TensorError, match="'model.embed_tokens.weight'"):
+    with pytest.raises(TensorError, match=r"'model.embed_tokens.weight'"):
         load_weights(checkpoint({}), TABLE, tied=TIED)
 
 

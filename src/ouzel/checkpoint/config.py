@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 from ouzel.checkpoint.text import shown
 from ouzel.errors import ConfigError, UnsupportedError
@@ -12,7 +12,10 @@ from ouzel.errors import ConfigError, UnsupportedError
 T = TypeVar("T")
 
 # Methods are named after the types that they read, so the types need names of their own inside the class.
-_int, _float, _bool, _str = int, float, bool, str
+_int: TypeAlias = int
+_float: TypeAlias = float
+_bool: TypeAlias = bool
+_str: TypeAlias = str
 
 
 class _Required:
@@ -116,10 +119,17 @@ class ConfigReader:
         return self._read(paths, default, what, check)
 
     @overload
-    def float(self, *paths: _str, min: _float | None = None, max: _float | None = None, above: _float | None = None) -> _float: ...
+    def float(
+        self, *paths: _str, min: _float | None = None, max: _float | None = None, above: _float | None = None
+    ) -> _float: ...
     @overload
     def float(
-        self, *paths: _str, default: T, min: _float | None = None, max: _float | None = None, above: _float | None = None
+        self,
+        *paths: _str,
+        default: T,
+        min: _float | None = None,
+        max: _float | None = None,
+        above: _float | None = None,
     ) -> _float | T: ...
     def float(
         self,
@@ -258,7 +268,7 @@ class ConfigReader:
     # -- refusing ----------------------------------------------------------------------------------------------------
 
     def refuse_unless(self, path: _str, allowed: Collection[Any], *, default: Any = REQUIRED) -> Any:
-        """The value at `path`, which must be one of `allowed`; `UnsupportedError` names the file, the key and the value.
+        """The value at `path`, which must be one of `allowed`; `UnsupportedError` names file, key and value.
 
         For keys that change the mathematics: what is not implemented is refused, not ignored. A missing or null key
         has the value `default` and is not checked; without `default` it is a `ConfigError`.
@@ -268,11 +278,8 @@ class ConfigReader:
             return self._read((path,), default, " or ".join(map(_found, allowed)), lambda value: value)
         value = found[1]
         # True == 1 in Python, but not in a configuration file.
-        if any(type(value) is type(one) and value == one for one in allowed):
+        if any(value == one and isinstance(value, _bool) == isinstance(one, _bool) for one in allowed):
             return value
-        if isinstance(value, _int) and not isinstance(value, _bool):
-            if any(isinstance(one, _float) and value == one for one in allowed):
-                return value
         raise self.unsupported(path, value, allowed)
 
     def unsupported(self, path: _str, value: Any, implemented: Collection[Any]) -> UnsupportedError:
@@ -312,7 +319,7 @@ def tie_word_embeddings(reader: ConfigReader, *, default: bool = False) -> bool:
 
 
 def stored_dtype(reader: ConfigReader) -> str | None:
-    """The number format that the configuration names ("bfloat16"), under either of its keys; None when it names none."""
+    """The number format that the configuration names ("bfloat16"), under either of its keys; None without one."""
     names = ("dtype", "torch_dtype", "text_config.dtype", "text_config.torch_dtype")
     value = reader.str(*names, default=None)
     return None if value is None else value.removeprefix("torch.")

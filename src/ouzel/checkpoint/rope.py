@@ -173,7 +173,9 @@ def _powers(theta: float, dim: int) -> NDArray[np.float32]:
 
 def _given(value: float | None, name: str, rope: RopeConfig) -> float:
     if value is None:
-        raise ConfigError("computing rotary frequencies", expected=f"'{name}' for the rope type '{rope.type}'", got="none")
+        raise ConfigError(
+            "computing rotary frequencies", expected=f"'{name}' for the rope type '{rope.type}'", got="none"
+        )
     return value
 
 

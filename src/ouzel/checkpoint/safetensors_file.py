@@ -179,7 +179,9 @@ def _parse_header(path: Path, raw: bytes) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key, value in items:
             if key in result:
-                raise TensorError(f"reading {path}", expected="each name once in the header", got=f"{shown_name(key)} twice")
+                raise TensorError(
+                    f"reading {path}", expected="each name once in the header", got=f"{shown_name(key)} twice"
+                )
             result[key] = value
         return result
 
@@ -189,7 +191,7 @@ def _parse_header(path: Path, raw: bytes) -> dict[str, Any]:
     try:
         if raw[:1] != b"{":
             raise ValueError("a header that does not begin with '{'")
-        header = json.loads(raw.decode("utf-8"), object_pairs_hook=pairs, parse_constant=constant)
+        header: dict[str, Any] = json.loads(raw.decode("utf-8"), object_pairs_hook=pairs, parse_constant=constant)
     except RecursionError:
         raise TensorError(f"reading {path}", expected="a JSON header", got="too many nested brackets") from None
     except ValueError as error:  # also JSONDecodeError and UnicodeDecodeError

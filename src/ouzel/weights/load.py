@@ -157,7 +157,8 @@ def _tied_notes(
             continue
         if not _equal(tensors[own], views[name]):
             notes.append(
-                f"{shown_name(own)} differs from {shown_name(views[name].name)}; the config ties them, so it is not used"
+                f"{shown_name(own)} differs from {shown_name(views[name].name)}; "
+                "the config ties them, so it is not used"
             )
     return tuple(notes)
 
