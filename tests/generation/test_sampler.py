@@ -25,7 +25,8 @@ def draws(params: SamplingParams, logits: np.ndarray, count: int) -> list[int]:
 
 BAD = [
     ("temperature", -0.1), ("temperature", math.nan), ("temperature", math.inf), ("temperature", "1"), ("temperature", True),
-    ("temperature", 10**5000), ("seed", 10**5000), ("top_k", -1), ("top_k", 1.5), ("top_k", False), ("top_p", 0.0), ("top_p", 1.01), ("top_p", None),
+    ("temperature", 10**5000), ("seed", 10**5000),
+    ("top_k", -1), ("top_k", 1.5), ("top_k", False), ("top_p", 0.0), ("top_p", 1.01), ("top_p", None),
     ("min_p", -0.01), ("min_p", 1.5), ("repetition_penalty", 0.0), ("repetition_penalty", -1.0), ("presence_penalty", 2.5),
     ("frequency_penalty", -3), ("seed", 1.0), ("seed", 1 << 64), ("logprobs", -1), ("logprobs", 10**6), ("logprobs", True),
     ("logit_bias", {-1: 1.0}), ("logit_bias", {1: 101.0}), ("logit_bias", {"1": 1.0}), ("logit_bias", {2: math.nan}),

@@ -107,7 +107,8 @@ def test_normalising_twice_changes_nothing() -> None:
 
 
 def test_templates_see_the_kind_of_a_picture_and_not_its_data() -> None:
-    parts = [{"type": "image_url", "image_url": {"url": DATA_URL}}, {"type": "video", "video": ["a"]}, {"type": "text", "text": "t"}]
+    picture = {"type": "image_url", "image_url": {"url": DATA_URL}}
+    parts = [picture, {"type": "video", "video": ["a"]}, {"type": "text", "text": "t"}]
     content = to_template(normalise([{"role": "user", "content": parts}]))[0]["content"]
     assert content == [{"type": "image", "image": ""}, {"type": "video", "video": ""}, {"type": "text", "text": "t"}]
 

@@ -160,7 +160,7 @@ def test_pictures_are_refused_by_templates_of_text_models(encoders: dict[str, Pr
 
 
 def test_strings_become_parts_for_templates_that_read_parts_only(tiny: Tokenizer) -> None:
-    source = "{% for m in messages %}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}{% endif %}{% endfor %}{% endfor %}"
+    source = "{% for p in messages[0].content %}{% if p.type == 'text' %}{{ p.text }}{% endif %}{% endfor %}"
     encoder = PromptEncoder(tiny, ChatTemplate(source))
     assert encoder.render(normalise(USER)).text == "Hi"
 

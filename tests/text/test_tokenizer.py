@@ -129,9 +129,8 @@ def test_vocab_and_merges_do_without_tokenizer_json(folder: str, tmp_path: Path)
 def test_limits_of_a_training_run_are_not_kept(tmp_path: Path, tiny: Tokenizer) -> None:
     data = json.loads((FIXTURES / "qwen3/tiny/tokenizer.json").read_text(encoding="utf-8"))
     data["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
-    data["padding"] = {
-        "strategy": {"Fixed": 50}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": "!"
-    }  # fmt: skip
+    data["padding"] = {"strategy": {"Fixed": 50}, "direction": "Right", "pad_to_multiple_of": None}
+    data["padding"] |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "!"}
     (tmp_path / "tokenizer.json").write_text(json.dumps(data), encoding="utf-8")
     text = "a text of more than three tokens"
     assert Tokenizer.from_folder(tmp_path).encode(text) == tiny.encode(text)

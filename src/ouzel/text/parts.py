@@ -8,7 +8,8 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Union
+from itertools import pairwise
+from typing import Any
 
 from ouzel.errors import PromptError
 
@@ -48,7 +49,7 @@ class VideoPart:
     max_pixels: int | None = None
 
 
-Part = Union[TextPart, ImagePart, VideoPart]
+Part = TextPart | ImagePart | VideoPart
 
 TEXT_TYPES = ("text", "input_text", "output_text")
 IMAGE_TYPES = ("image", "image_url", "input_image")
@@ -196,7 +197,7 @@ def _timestamps(values: Any, count: int | None, where: str) -> tuple[float, ...]
         raise PromptError(place, expected="a list of seconds, none negative", got=shorten(values))
     if count is not None and len(values) != count:
         raise PromptError(place, expected=f"{count} values, one for each frame", got=str(len(values)))
-    if any(later < earlier for earlier, later in zip(values, values[1:])):
+    if any(later < earlier for earlier, later in pairwise(values)):
         raise PromptError(place, expected="seconds that do not fall", got="values out of order")
     return tuple(float(value) for value in values)
 

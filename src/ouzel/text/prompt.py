@@ -32,11 +32,13 @@ class RenderedPrompt:
     @cached_property
     def text(self) -> str:
         """The prompt as it reads, with the messages' own characters."""
-        return self.marked.translate(str.maketrans(dict(self.char_of))) if self.char_of else self.marked
+        return self.marked.translate({ord(mark): char for mark, char in self.char_of.items()})
 
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """Ranges [start, end) of `text` that no control token may cover."""
+        if not self.char_of:
+            return ()
         return tuple((place, place + 1) for place, char in enumerate(self.marked) if char in self.char_of)
 
     def count(self, placeholder: str | re.Pattern[str]) -> int:
@@ -56,14 +58,15 @@ class RenderedPrompt:
                 pieces += (self.marked[end : match.start()], replacements[found - 1])
             end = match.end()
         if found != len(replacements):
+            shown = placeholder if isinstance(placeholder, str) else pattern.pattern
             raise PromptError(
                 "placeholders and pictures",
-                expected=f"{len(replacements)} times '{pattern.pattern if not isinstance(placeholder, str) else placeholder}'",
+                expected=f"{len(replacements)} times '{shown}'",
                 got=f"{found} in the rendered prompt",
                 fix="check that the chat template shows every picture",
             )
         if any(mark in text for mark in self.char_of for text in replacements):
-            raise PromptError("placeholders and pictures", expected="replacements without private-use characters", got="some")
+            raise ValueError("a replacement holds a private-use character that serves as a mark")
         return RenderedPrompt("".join((*pieces, self.marked[end:])), self.char_of)
 
 
@@ -113,7 +116,9 @@ class PromptEncoder:
         if control_text not in ("shield", "obey"):
             raise RequestError("control_text", expected="shield or obey", got=str(control_text)[:40])
         if self.template is None:
-            raise PromptError("chat", expected="a checkpoint with a chat template", got="none", fix="use raw text or token ids")
+            raise PromptError(
+                "chat", expected="a checkpoint with a chat template", got="none", fix="use raw text or token ids"
+            )
         plain_messages = plain(to_template([self._fit(message) for message in messages]))
         plain_tools, variables = plain(list(tools)) if tools else None, plain(template_kwargs)
         char_of: dict[str, str] = {}

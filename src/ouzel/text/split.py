@@ -57,10 +57,10 @@ class PieceEncoder:
     def _plain(self, text: str) -> list[int]:
         if not text:
             return []
-        ids = self._bare.encode(text, add_special_tokens=False).ids
+        ids = list(self._bare.encode(text, add_special_tokens=False).ids)
         special = self._tokenizer.special_ids
-        bad = next((token for token in ids if token in special), None) if not special.isdisjoint(ids) else None
-        if bad is not None:
+        if not special.isdisjoint(ids):
+            bad = next(token for token in ids if token in special)
             # Possible only where a special token is also an ordinary entry of the vocabulary.
             raise PromptError(
                 "control text in messages",

@@ -22,7 +22,7 @@ MAX_REPEAT = 1 << 20
 class _GenerationBlock(Extension):
     """Accepts `{% generation %} ... {% endgeneration %}`, which training code uses to mark answers; it renders its body."""
 
-    tags = {"generation"}
+    tags = {"generation"}  # noqa: RUF012 - the base class declares it so
 
     def parse(self, parser: Any) -> nodes.Node:
         line = next(parser.stream).lineno

@@ -37,7 +37,7 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a text. Added tokens in it are recognised; `add_special_tokens` runs the post-processor."""
-        return self.backend.encode(encodable(text), add_special_tokens=add_special_tokens).ids
+        return list(self.backend.encode(encodable(text), add_special_tokens=add_special_tokens).ids)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Text of token ids. Broken UTF-8 becomes U+FFFD; ids without a token (padded rows) give nothing."""

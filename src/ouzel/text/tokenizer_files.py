@@ -73,7 +73,7 @@ def _added_entries(text: str, path: Path) -> list[dict[str, Any]]:
         entries = json.loads(text).get("added_tokens") or []
     if not all(isinstance(entry, dict) for entry in entries):
         raise CheckpointError(f"reading {path}: added_tokens", expected="a list of objects", got="something else")
-    return entries
+    return list(entries)
 
 
 def _check_id(backend: tokenizers.Tokenizer, content: Any, wanted: Any, path: Path) -> None:
@@ -111,7 +111,10 @@ def _from_vocabulary(folder: Path) -> tokenizers.Tokenizer:
     kind = (read_json(folder / "tokenizer_config.json") or {}).get("tokenizer_class")
     if kind not in (None, *QWEN_CLASSES):
         raise CheckpointError(
-            f"tokenizer of {folder}", expected="tokenizer.json", got=f"only vocab.json of a {kind}", fix="download tokenizer.json"
+            f"tokenizer of {folder}",
+            expected="tokenizer.json",
+            got=f"only vocab.json of a {kind}",
+            fix="download tokenizer.json",
         )
     return _qwen_backend(vocab, _merges(merges, folder / "merges.txt"), folder / "vocab.json")
 
