@@ -119,6 +119,8 @@ class PromptEncoder:
             raise PromptError(
                 "chat", expected="a checkpoint with a chat template", got="none", fix="use raw text or token ids"
             )
+        if tools and "tools" not in self.template.variables:
+            raise PromptError("tools", expected="a chat template that shows tools", got="one without", fix="send no tools")
         plain_messages = plain(to_template([self._fit(message) for message in messages]))
         plain_tools, variables = plain(list(tools)) if tools else None, plain(template_kwargs)
         char_of: dict[str, str] = {}
