@@ -268,11 +268,9 @@ def _group_of(kind: Any) -> Any:
     return kind if kind in groups else None
 
 
-def settings_of(
-    pictures: PictureOptions, prompt: PromptOptions, sampling: SamplingOptions, logprobs: int | None = None
-) -> dict[str, Any]:
+def settings_of(pictures: PictureOptions, prompt: PromptOptions, sampling: SamplingOptions) -> dict[str, Any]:
     """The keyword settings of `Model.stream` that these options say."""
     chosen: dict[str, Any] = {field.name: getattr(sampling, field.name) for field in fields(sampling)}
     chosen |= {"min_pixels": pictures.min_pixels, "max_pixels": pictures.max_pixels, "alpha": pictures.alpha.value}
-    chosen |= {"think": prompt.think, "control_text": prompt.control_text.value, "logprobs": logprobs}
+    chosen |= {"think": prompt.think, "control_text": prompt.control_text.value}
     return chosen
