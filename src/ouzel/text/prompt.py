@@ -110,8 +110,8 @@ class PromptEncoder:
     ) -> RenderedPrompt:
         """The prompt of `messages`.
 
-        With `control_text="shield"` control strings in the messages, tools and `template_kwargs` stay ordinary text; "obey" lets
-        them act, as transformers does. Raises `PromptError` when the checkpoint has no template or the template refuses.
+        With `control_text="shield"` control strings in the messages, tools and `template_kwargs` stay ordinary text; "obey"
+        lets them act, as transformers does. Raises `PromptError` when the checkpoint has no template or the template refuses.
         """
         if control_text not in ("shield", "obey"):
             raise RequestError("control_text", expected="shield or obey", got=str(control_text)[:40])
