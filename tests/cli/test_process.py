@@ -112,7 +112,7 @@ def test_completion_of_commands_and_options(start):
 def test_help(ouzel, words):
     found = ouzel(*words)
     # Without a command, newer versions of typer show the help as a usage error.
-    assert found.code == (0 if words else 2)
+    assert found.code in ((0,) if words else (0, 2))
     assert "Usage" in found.out + found.err and "Examples" in found.out + found.err
 
 
