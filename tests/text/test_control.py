@@ -319,6 +319,6 @@ def test_added_tokens_that_match_normalised_text_are_found_there() -> None:
     backend = tokenizers.Tokenizer.from_file(str(TINY / "tokenizer.json"))
     backend.add_tokens([tokenizers.AddedToken("caf\u00e9", normalized=True)])
     tokenizer = Tokenizer(backend)
-    text = "a cafe\u0301 b caf\u00e9"
-    assert tokenizer.encode(text).count(tokenizer.id_of("caf\u00e9")) == 2
-    assert PieceEncoder(tokenizer).encode(text, text) == tokenizer.encode(text)
+    for text in ("a cafe\u0301 b caf\u00e9", "cafe\u0301", "e\u0301cafe\u0301e\u0301", "cafe\u0301<think>e\u0301<think>\u0301"):
+        assert tokenizer.id_of("caf\u00e9") in tokenizer.encode(text)
+        assert PieceEncoder(tokenizer).encode(text, text) == tokenizer.encode(text)
