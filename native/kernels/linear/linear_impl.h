@@ -13,7 +13,7 @@
 namespace ouzel::OUZEL_ISA {
 
 inline constexpr int64_t kDirectRows = kRegisters >= 32 && kParts == 1 ? 24 : 4;  // weights decoded in registers
-inline constexpr int64_t kSplit = 64;             // steps of sixteen k that a tile takes at once
+inline constexpr int64_t kSplit = kParts == 1 && kRegisters >= 32 ? 64 : 32;  // steps of sixteen k that a tile takes at once
 inline constexpr int64_t kPieceColumns = 48;      // enough to use a block of x several times, few enough to share out
 inline constexpr int64_t kMaxColumns = 96;        // weight rows in a block
 inline constexpr int64_t kMaxRows = 32;           // rows of x in a block
@@ -94,9 +94,12 @@ struct LinearDirect {
     const float* x = a.x + m * a.x_stride;
     const auto* w = static_cast<const Element<T>*>(a.w) + n * a.k;
     float* to = sums + m * count;
-    int64_t j = 0;
-    for (; j + NR <= count; j += NR) direct_tile<T, MR, NR>(x, a.x_stride, w + j * a.k, a.k, to + j, count);
-    for (; j < count; ++j) direct_tile<T, MR, 1>(x, a.x_stride, w + j * a.k, a.k, to + j, count);
+    const int64_t tiles = count / NR;
+    const int64_t pitch = MR == 1 ? tiles : 1, step = MR == 1 ? 1 : NR;
+    for (int64_t t = 0; t < tiles; ++t)
+      direct_tile<T, MR, NR>(x, a.x_stride, w + t * step * a.k, a.k, pitch, to + t * step, count);
+    for (int64_t j = tiles * NR; j < count; ++j)
+      direct_tile<T, MR, 1>(x, a.x_stride, w + j * a.k, a.k, 1, to + j, count);
   }
 };
 
