@@ -106,7 +106,7 @@ void bench_linear(const Kernels& kernels, Peaks& peaks, WeightType type, int64_t
   const auto once = [&] {
     a.w = static_cast<const char*>(weights.data()) + copy++ % copies * weight_bytes;
     for (a.n0 = 0; a.n0 < n; a.n0 = a.n1) {
-      a.n1 = std::min(n, a.n0 + kernels.linear_columns(k));
+      a.n1 = std::min(n, a.n0 + (rows == 1 ? std::max<int64_t>(512, kernels.linear_columns(k)) : kernels.linear_columns(k)));
       kernels.linear(a);
     }
   };

@@ -7,8 +7,8 @@
 namespace ouzel::OUZEL_ISA {
 
 // A packed tile is done in passes of kPassColumns columns and one of the kParts registers of the sixteen lanes, so that
-// accumulators are single registers: kTileRows * kPassColumns of them, a step of weights and one register of x must fit in
-// the register file (32 with AVX-512 and NEON, 16 with AVX2).
+// accumulators are single registers: kTileRows * kPassColumns of them, a step of weights and one register of x must fit
+// in the register file (32 with AVX-512 and NEON, 16 with AVX2).
 inline constexpr int64_t kTileRows = 4;
 inline constexpr int64_t kTileColumns = 6;
 inline constexpr int64_t kPassColumns = kRegisters >= 32 ? 6 : 3;
@@ -20,8 +20,8 @@ inline constexpr int64_t kPassColumns = kRegisters >= 32 ? 6 : 3;
 // which they lie.
 constexpr int direct_columns(int MR) {
   const int room = kRegisters / kParts;  // f32x16 values
-  if (room >= 32) return MR <= 2 ? 8 : 6;
-  if (MR == 1) return room >= 8 ? 6 : 4;
+  if (MR == 1) return 4;
+  if (room >= 32) return MR == 2 ? 8 : 6;
   return MR * 2 <= room - 2 ? 2 : 1;
 }
 
@@ -56,8 +56,8 @@ OUZEL_INLINE void packed_pass(const float* const (&x)[kTileRows], const float* w
 
 // Rows of x from x[i] + offset on, w [steps][kTileColumns][16]; lanes [kTileRows][kTileColumns][16] are set (first) or
 // added to. `ahead` is a row that will be wanted soon: it is fetched into the second cache on the way.
-OUZEL_INLINE void packed_tile(const float* const (&x)[kTileRows], int64_t offset, const float* w, int64_t steps, bool first,
-                              const float* ahead, float* lanes) {
+OUZEL_INLINE void packed_tile(const float* const (&x)[kTileRows], int64_t offset, const float* w, int64_t steps,
+                              bool first, const float* ahead, float* lanes) {
   for (int64_t c = 0; c < kTileColumns; c += kPassColumns) {
     for (int64_t p = 0; p < kParts; ++p) {
       const float* rows[kTileRows];
@@ -78,8 +78,8 @@ OUZEL_INLINE void fetch_ahead(const char*& next) {
 
 // out[i * stride + j * pitch] for MR rows of x and every pitch-th of NR * pitch weight rows of k elements.
 template <WeightType T, int MR, int NR>
-[[gnu::noinline]] static void direct_tile(const float* x, int64_t x_stride, const Element<T>* w, int64_t k, int64_t pitch,
-                                          float* out, int64_t stride) {
+[[gnu::noinline]] static void direct_tile(const float* x, int64_t x_stride, const Element<T>* w, int64_t k,
+                                          int64_t pitch, float* out, int64_t stride) {
   const int64_t apart = pitch * k;
   f32x16 acc[MR][NR], column[NR];
   OUZEL_UNROLL
