@@ -45,7 +45,7 @@ def run(*command: str | Path) -> str:
         capture_output=True,
         encoding="utf-8",
         errors="replace",
-        timeout=900,
+        timeout=1800,
         env={**os.environ, "PATH": path},
     )
     assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
