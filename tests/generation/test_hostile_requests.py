@@ -110,3 +110,14 @@ def test_digits_of_any_kind_in_frame_names(tmp_path) -> None:
     for name in ("1²3.png", "1²2.png", "٣.png"):
         picture().save(tmp_path / name)
     assert [path.name for path in frames_of_folder(tmp_path)] == ["1²2.png", "1²3.png", "٣.png"]
+
+
+def test_a_fault_of_one_request_stays_with_it(model: ouzel.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = model.generate([7, 8], max_tokens=4).ids
+    broken = model.stream_prompt([5, 6], max_tokens=4)
+    monkeypatch.setattr(broken._running, "take", lambda *given: 1 / 0)
+    # The reader of the good request drives the step in which the other one fails.
+    assert model.generate([7, 8], max_tokens=4).ids == wanted
+    with pytest.raises(ZeroDivisionError):
+        broken.result()
+    assert_idle(model)
