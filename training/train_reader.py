@@ -58,20 +58,27 @@ class Pace:
     """Where the run stands: it goes on to harder pictures when the network is ready, and by the clock at the latest.
 
     `ease` is the variety of fonts, colours and noise (0 plain .. 1 everything); `stage` indexes CURRICULUM; `cells` and
-    `text` are running shares of right cell characters and answer tokens.
+    `text` are running shares of right cell characters and answer tokens. `heads_only` counts the steps that still train
+    nothing but the throw-away heads: taken up from a checkpoint folder, they are new, and would upset what is learnt.
     """
 
     ease: float = 0.0
     stage: int = 0
     cells: float = 0.0
     text: float = 0.0
+    heads_only: int = 0
 
     def language(self, rng: random.Random) -> bool:
         """Whether the next step also trains the text. It costs three times a picture step and needs readable cells."""
+        if self.heads_only:
+            return False
         share = max(CURRICULUM[self.stage].whole, 0.5 if self.cells < 0.85 else 0.75)
         return self.cells > 0.5 and rng.random() < share
 
     def update(self, cells: float, text: float | None, progress: float) -> None:
+        if self.heads_only:
+            self.heads_only -= 1
+            return
         self.cells += 0.02 * (cells - self.cells)
         if text is not None:
             self.text += 0.02 * (text - self.text)
@@ -95,7 +102,7 @@ def draw_batch(painter: data.Painter, stage: Stage, budget: int) -> data.Batch:
     return data.make_batch(samples, question, rng.random() < 0.85)
 
 
-def losses(model: Reader, batch: data.Batch, language: bool):
+def losses(model: Reader, batch: data.Batch, language: bool, heads_only: bool = False):
     """(total, text loss, cell loss, share of right answer tokens, share of right cell characters)."""
     if language:
         logits, tokens, patches = model(batch)
@@ -107,6 +114,8 @@ def losses(model: Reader, batch: data.Batch, language: bool):
     else:
         tokens, _, patches = model.encode(batch.patches, *batch.grid)
         text_loss, text_right = torch.zeros(()), 0.0
+    if heads_only:
+        tokens, patches = tokens.detach(), patches.detach()
     cells, parts = model.head_logits(tokens, patches)
     want = batch.aux.flatten()
     cell_loss = F.cross_entropy(cells, want, ignore_index=-100)
@@ -196,7 +205,7 @@ def main() -> None:
     elif args.resume_from:
         export.read_folder(args.resume_from, model)
         average.load_state_dict(model.state_dict())
-        pace = Pace(1.0, len(CURRICULUM) - 1, 1.0)
+        pace = Pace(1.0, len(CURRICULUM) - 1, 0.8, heads_only=400)
     train_faces, _ = split_faces(args.out / "faces.json")
     rng = random.Random(args.seed * 7919 + step)
     painter = data.Painter(rng, train_faces, LineMaker(rng, load_words(evaluation=False)))
@@ -217,7 +226,7 @@ def run(args, model, average, optimizer, painter, step: int, first: float, pace:
         rate = learning_rate(args.rate, step, progress)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        total, text_loss, cell_loss, text_right, cell_right = losses(model, batch, language)
+        total, text_loss, cell_loss, text_right, cell_right = losses(model, batch, language, pace.heads_only > 0)
         optimizer.zero_grad(set_to_none=True)
         total.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
