@@ -49,6 +49,11 @@ class Decisions:
     margins: tuple[float, ...]
 
     @property
+    def top1_budget(self) -> float:
+        """Least agreement of the first choice that noise explains."""
+        return max(0.0, 1 - self.allowed_flips / self.positions)
+
+    @property
     def ok(self) -> bool:
         """Divergence within its budget, no flip beyond a near tie, no more flips than the noise explains."""
         within = self.kl_mean <= self.kl_mean_budget and self.kl_p99 <= self.kl_p99_budget

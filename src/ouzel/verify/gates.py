@@ -93,7 +93,8 @@ def _budgets(decisions: Decisions | None, lines: list[str]) -> Verdict:
     d = decisions
     ok = not lines and d.kl_mean <= d.kl_mean_budget and d.kl_p99 <= d.kl_p99_budget
     lines.append(
-        f"rounding format: KL mean {d.kl_mean:.2e} (budget {d.kl_mean_budget:.2e}), P99 {d.kl_p99:.2e} (budget {d.kl_p99_budget:.2e})"
+        f"rounding format: KL mean {d.kl_mean:.2e} (budget {d.kl_mean_budget:.2e}), P99 {d.kl_p99:.2e} (budget {d.kl_p99_budget:.2e}),"
+        f" top-1 {d.top1:.1%} (budget {d.top1_budget:.1%})"
     )
     return ok, lines
 

@@ -177,7 +177,7 @@ def _part_lines(parts: Sequence[PartReport]) -> list[str]:
         d = p.decisions
         lines.append(
             f"  {p.case}, {p.part} in {p.format}: KL mean {d.kl_mean:.2e} (budget {d.kl_mean_budget:.2e}),"
-            f" P99 {d.kl_p99:.2e} ({d.kl_p99_budget:.2e}), top-1 {d.top1:.1%}{first_flip(d)}"
+            f" P99 {d.kl_p99:.2e} ({d.kl_p99_budget:.2e}), top-1 {d.top1:.1%} (budget {d.top1_budget:.1%}){first_flip(d)}"
         )
     return [*lines, ""]
 

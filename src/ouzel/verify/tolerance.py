@@ -27,8 +27,10 @@ NEAR_TIE = 6 * math.sqrt(2)
 """A margin below this many standard deviations of the noise may turn over: two candidates move independently (sqrt 2), and
 six deviations cover every position of a long text."""
 
-FORMAT_GROWTH = 3.0
-"""From the rounding of a format to the noise of the logits: products of rounded weights and rounded activations, over depth."""
+FORMAT_GROWTH = GROWTH * math.sqrt(7)
+"""From the rounding of a format to the noise of the logits. A block's output is wrong by its seven matrices (q, k, v, output,
+gate, up, down), each independently; blocks add their errors as they add their outputs, so that depth does not raise the
+relative error; GROWTH as above."""
 
 KL_FLOOR = 1e-9
 """Below this a divergence is rounding of the softmax itself."""
