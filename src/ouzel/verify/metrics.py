@@ -97,7 +97,7 @@ def _inside(error: NDArray[np.float64], wanted: NDArray[np.float64], outliers: t
     return float(row_errors(error[:, kept], wanted[:, kept]).max())
 
 
-def heat(found: F32, wanted: F32, cells: tuple[int, int] = (48, 96)) -> list[list[float]]:
+def heat(found: F32, wanted: F32, cells: tuple[int, int] = (40, 72)) -> list[list[float]]:
     """Largest absolute error in cells of rows and channels, at most `cells` of them, for a picture."""
     with np.errstate(all="ignore"):
         error = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
