@@ -83,7 +83,7 @@ def margin_chart(margins: Sequence[float], noise: float, near_tie: float, flips:
 
 
 def heat_map(cells: Sequence[Sequence[float]], rows: int, channels: int) -> str:
-    """Largest absolute error of rows (downwards) and channels; darker is larger, on a logarithmic scale."""
+    """Largest absolute error of rows (downwards) and channels, stronger where it is larger, on a logarithmic scale."""
     if not cells:
         return ""
     size_x, size_y = (WIDTH - LEFT - RIGHT) / len(cells[0]), max(4.0, min(10.0, 300 / len(cells)))
@@ -106,7 +106,7 @@ def heat_map(cells: Sequence[Sequence[float]], rows: int, channels: int) -> str:
     body.append(f'<text class="tick" x="{LEFT - 8}" y="{end:.1f}" text-anchor="end">{rows - 1}</text>')
     body.append(f'<text class="tick" x="{LEFT}" y="{end + 18:.1f}">channel 0</text>')
     body.append(f'<text class="tick" x="{WIDTH - RIGHT}" y="{end + 18:.1f}" text-anchor="end">{channels - 1}</text>')
-    body.append(f'<text class="tick" x="{(LEFT + WIDTH) / 2:.0f}" y="{end + 18:.1f}" text-anchor="middle">{low:.0e} (light) to {high:.0e} (dark)</text>')
+    body.append(f'<text class="tick" x="{(LEFT + WIDTH) / 2:.0f}" y="{end + 18:.1f}" text-anchor="middle">from {low:.0e} (faint) to {high:.0e} (full)</text>')
     return _svg(height, "Largest absolute error by row and channel", body)
 
 

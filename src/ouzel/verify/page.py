@@ -25,8 +25,8 @@ p { margin: .25rem 0; } .soft { color: var(--soft); } .good { color: var(--good)
 .verdict { font-size: 1.25rem; font-weight: 600; }
 .wide, .chart { overflow-x: auto; } .chart svg { width: 100%; min-width: 36rem; height: auto; display: block; }
 table { border-collapse: collapse; font-size: .875rem; } th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.name { white-space: nowrap; } summary { cursor: pointer; font-weight: 600; padding: .35rem 0; }
+  vertical-align: top; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; padding-left: .25rem; }
+td.name, th, td span { white-space: nowrap; } a { color: var(--whole); } summary { cursor: pointer; font-weight: 600; padding: .35rem 0; }
 .facts td { overflow-wrap: anywhere; } .texts { display: grid; grid-template-columns: 1fr 1fr; gap: .75rem; }
 @media (max-width: 40rem) { .texts { grid-template-columns: 1fr; } body { padding: .75rem; } }
 pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font: .875rem/1.5 ui-monospace, monospace; } mark { background: var(--mark); color: inherit; }
