@@ -78,7 +78,8 @@ struct Kernels {
 
   void (*linear)(const LinearArgs&);
   int64_t (*linear_scratch)(int64_t k);
-  int64_t (*linear_columns)(int64_t k);  // a good width of [n0, n1) for one piece of work
+  // A good width of [n0, n1) for one piece of work. With a single row wider pieces, up to about 512, read memory faster.
+  int64_t (*linear_columns)(int64_t k);
 
   void (*attention)(const AttentionArgs&);
   int64_t (*attention_scratch)(int64_t rows, int64_t group, int64_t head_dim, int64_t value_dim);

@@ -23,6 +23,9 @@ Activation activation(const NodeReader& node) {
   return Activation::silu;
 }
 
+// Columns of a piece for a single row, where long streams of weights read memory faster.
+constexpr int64_t kWidePiece = 512;
+
 class Linear : public Operation {
  public:
   explicit Linear(const NodeReader& node) : weight_(node.matrix(0)), x_(node.input(0)), y_(node.output()) {
@@ -36,7 +39,8 @@ class Linear : public Operation {
 
   void run(Frame& frame) const override {
     const int64_t rows = frame.rows(y_), n = weight_.rows, k = weight_.cols;
-    const int64_t columns = frame.kernels().linear_columns(k);
+    int64_t columns = frame.kernels().linear_columns(k);
+    if (rows == 1) columns = std::max(columns, std::min(kWidePiece, divide_up(n, 2 * int64_t{frame.threads()})));
     const int64_t column_tiles = divide_up(n, columns);
     const int64_t tile_rows = rows_of_tile(rows, column_tiles, frame.threads());
     frame.reserve_scratch(frame.kernels().linear_scratch(k));

@@ -237,12 +237,11 @@ Quiet = Annotated[bool, _option("--quiet", "-q", panel=_OUTPUT, help="Nothing on
 def takes(command: Callable[..., None]) -> Callable[..., None]:
     """Lets a command declare an option group as one parameter: typer sees the group's options in its place."""
     groups, flat = {}, []
-    hints = get_type_hints(command, include_extras=True)
-    for parameter in inspect.signature(command).parameters.values():
-        kind = hints[parameter.name]
-        group = _group_of(kind)
+    # Not get_type_hints: Python 3.10 puts Optional around an annotation whose default is None, which hides it from typer.
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group = _group_of(parameter.annotation)
         if group is None:
-            flat.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
         own = get_type_hints(group, include_extras=True)
         groups[parameter.name] = (group, [field.name for field in fields(group)])
@@ -259,7 +258,7 @@ def takes(command: Callable[..., None]) -> Callable[..., None]:
     flattened.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     flattened.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     # Left in place it would lead inspect and typer back to the function with the groups.
-    del flattened.__wrapped__  # type: ignore[attr-defined]
+    del flattened.__wrapped__
     return flattened
 
 
