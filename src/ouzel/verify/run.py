@@ -62,9 +62,9 @@ def parse_formats(text: str) -> FormatPlan:
     chosen: dict[str, str] = {}
     for piece in text.split(","):
         part, equals, name = piece.strip().partition("=")
-        if equals and part not in PARTS:
+        if equals and part.strip() not in PARTS:
             raise RequestError("choosing number formats", expected=f"parts among {', '.join(PARTS)}", got=repr(part)[:40])
-        chosen |= {part: name.strip()} if equals else {p: part for p in PARTS if p not in chosen}
+        chosen |= {part.strip(): name.strip()} if equals else {p: part for p in PARTS if p not in chosen}
     return FormatPlan(**chosen)
 
 
