@@ -64,7 +64,10 @@ def test_what_is_written_beside_the_tensors(tmp_path: Path) -> None:
 def test_one_layer_at_a_time_is_the_same(path: Path, case: str, tmp_path: Path) -> None:
     whole, streamed = (load_file(captured(path, tmp_path / memory, case, memory=memory)) for memory in ("whole", "streamed"))
     assert set(whole) == set(streamed)
-    assert all(np.array_equal(whole[name], streamed[name]) for name in whole)
+    for name, wanted in whole.items():
+        # The order of a sum of one row may depend on where torch put the weights.
+        within = 1e-5 * float(np.abs(wanted).max()) if wanted.dtype.kind == "f" else 0
+        assert np.allclose(streamed[name], wanted, rtol=0, atol=within), name
 
 
 def test_only_one_layer_has_memory_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

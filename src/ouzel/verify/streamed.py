@@ -108,7 +108,8 @@ class _Load:
         import torch
 
         for name, source in self._names.items():
-            _set(module, name, torch.from_numpy(self._checkpoint.tensors[source].to_f32()))
+            # A clone lies as torch aligns memory: its sums depend on that.
+            _set(module, name, torch.from_numpy(self._checkpoint.tensors[source].to_f32()).clone())
 
 
 class _Drop:
