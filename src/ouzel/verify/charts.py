@@ -8,7 +8,7 @@ from html import escape
 
 from ouzel.verify.report import StageReport
 
-WIDTH, LEFT, RIGHT, TOP = 860, 56, 12, 14
+WIDTH, LEFT, RIGHT, TOP = 860, 56, 44, 14
 SHADES = 10
 
 
@@ -40,7 +40,7 @@ class Log:
 
 def error_chart(stages: Sequence[StageReport]) -> str:
     """Largest error of a row by stage: from the prompt, own, and what each may be."""
-    height, bottom = 380, 240
+    height, bottom = 430, 240
     own = [None if s.own is None else s.own.row for s in stages]
     values = [v for s in stages for v in (s.propagated.row, s.propagated_tolerance, s.own_tolerance)] + [v for v in own if v is not None]
     axis, step = Log(values, TOP, bottom), (WIDTH - LEFT - RIGHT) / max(1, len(stages))
@@ -55,10 +55,12 @@ def error_chart(stages: Sequence[StageReport]) -> str:
             kind = "own bad" if stage.verdict == "made here" else "own"
             body.append(_dot(kind, x[at], axis(stage.own.row), f"{stage.name}: {stage.own.row:.2e} own"))
     every = max(1, math.ceil(len(stages) / 45))
-    for at in range(0, len(stages), every):
-        word = "bad" if stages[at].verdict == "made here" else ""
+    for at, stage in enumerate(stages):
+        word = "bad" if stage.verdict == "made here" else ""
+        if at % every and not word:
+            continue
         body.append(
-            f'<text class="name {word}" transform="translate({x[at] + 3:.1f} {bottom + 10}) rotate(60)">{escape(stages[at].name)}</text>'
+            f'<text class="name {word}" transform="translate({x[at] + 3:.1f} {bottom + 10}) rotate(60)">{escape(stage.name)}</text>'
         )
     return _svg(height, "Largest relative error of a row by stage, logarithmic", body)
 
