@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, overload
 
@@ -299,7 +298,7 @@ def load(
 
 def embedded_path() -> Path:
     """Folder of the model that comes with the package."""
-    return Path(str(resources.files("ouzel"))) / "embedded" / "reader"
+    return Path(__file__).parent / "embedded" / "reader"
 
 
 def _tokenizer(checkpoint: Checkpoint, vocab: int) -> Tokenizer | None:

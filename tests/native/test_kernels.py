@@ -16,7 +16,7 @@ import pytest
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 COMMON = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", f"-I{NATIVE}"]
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 CROSS_COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 CROSS_INSTALL = "apt-get install -y g++-aarch64-linux-gnu qemu-user"
 
@@ -33,7 +33,7 @@ def isa_flags(machine: str) -> dict[str, list[str]]:
     return {name: flags[name] for name in wanted}
 
 
-def run(command: list[str | Path], timeout: float = 600) -> str:
+def run(command: list[str | Path], timeout: float = 1800) -> str:
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, encoding="utf-8", errors="replace", timeout=timeout
     )
@@ -94,7 +94,8 @@ def test_instruction_sets_give_the_same_bits(native_output: str) -> None:
 
 
 def test_kernels_under_sanitizers(compiler: str, tmp_path: Path) -> None:
-    program = build(tmp_path, platform.machine(), compiler, "-O1", SANITIZE)
+    # With checks in every inner loop, optimising takes minutes to compile and finds nothing more.
+    program = build(tmp_path, platform.machine(), compiler, "-O0", SANITIZE)
     assert ", 0 failed" in run([program])
 
 

@@ -24,24 +24,35 @@ ouzel inspect ./Qwen3-0.6B --json | jq .memory"""
 _PANEL = "Output"
 
 
+def _option(*names: str, panel: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, metavar=metavar, show_default=False, help=help)
+
+
 def inspect(
     model: Annotated[
         Optional[str],
-        typer.Argument(metavar="MODEL", show_default=False, help="A checkpoint folder or a hub id. Default: the embedded model."),
+        typer.Argument(
+            metavar="MODEL", show_default=False, help="A checkpoint folder or a hub id. Default: the embedded model."
+        ),
     ] = None,
     tensors: Annotated[
-        bool, typer.Option("--tensors/--no-tensors", rich_help_panel=_PANEL, show_default=False, help="With the tensor table, or without. Default: with.")
+        bool,
+        _option("--tensors/--no-tensors", panel=_PANEL, help="With the tensor table, or without. Default: with."),
     ] = True,
     every: Annotated[
-        bool, typer.Option("--all", rich_help_panel=_PANEL, show_default=False, help="Every tensor and token on a row of its own; else equal layers share one.")
+        bool,
+        _option("--all", panel=_PANEL, help="Every tensor and token on a row of its own; else equal layers share one."),
     ] = False,
     stages: Annotated[
-        bool, typer.Option("--stages", rich_help_panel=_PANEL, show_default=False, help="Only the names of stages, as Model.stages takes them.")
+        bool, _option("--stages", panel=_PANEL, help="Only the names of stages, as Model.stages takes them.")
     ] = False,
     weights: Annotated[
         WeightFormat,
-        typer.Option("--weights", rich_help_panel="Model", metavar="auto|f32|bf16|f16", show_default=False, help="Formats and memory as they would be with this format. Default: auto, as stored."),
-    ] = WeightFormat.auto,
+        _option(
+            "--weights", panel="Model", metavar="auto|f32|bf16|f16",
+            help="Formats and memory as they would be with this format. Default: auto, as stored.",
+        ),
+    ] = WeightFormat.auto,  # fmt: skip
     revision: Revision = None,
     offline: Offline = False,
     json: JsonOption = False,
@@ -111,7 +122,8 @@ def _merged(rows: list[dict[str, Any]]) -> dict[str, Any]:
     if len(rows) == 1:
         return rows[0]
     total = sum(row["bytes"] for row in rows)
-    return rows[0] | {"name": _range_of([r["name"] for r in rows]), "source": _range_of([r["source"] for r in rows]), "bytes": total}
+    names = {key: _range_of([row[key] for row in rows]) for key in ("name", "source")}
+    return rows[0] | names | {"bytes": total}
 
 
 def _range_of(names: list[str]) -> str:
@@ -124,8 +136,10 @@ def _range_of(names: list[str]) -> str:
 
 
 def _show_weights(weights: dict[str, Any]) -> None:
+    files = weights["files"]
+    more = f" and {len(files) - 4} more" if len(files) > 4 else ""
     rows = [
-        ["files", ", ".join(weights["files"][:4]) + (f" and {len(weights['files']) - 4} more" if len(weights["files"]) > 4 else "")],
+        ["files", ", ".join(files[:4]) + more],
         ["parameters", f"{weights['parameters']:,}"],
         ["bytes in memory", f"{_bytes(weights['bytes'])} ({_bytes(weights['mapped_bytes'])} of it the mapped files)"],
         ["matrices", ", ".join(f"{count} in {name}" for name, count in weights["matrix_formats"].items())],

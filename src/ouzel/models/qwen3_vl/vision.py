@@ -24,10 +24,11 @@ def declare_vision(c: VisionConfig, source: str) -> tuple[PartBuilder, Graph]:
     for i in range(t.layers):
         x = tower_block(b, t, i, x, f"{source}blocks.{i}")
         if i in c.deepstack:
-            j = c.deepstack.index(i)
-            deepstack.append(_deepstack_merger(b, c, j, x, f"{source}deepstack_merger_list.{j}"))
+            # The merger is the list's, the number of the feature is the order in which the tower meets it.
+            merger = f"{source}deepstack_merger_list.{c.deepstack.index(i)}"
+            deepstack.append(_deepstack_merger(b, c, len(deepstack), x, merger))
     merged = _merger(b, c, x, f"{source}merger")
-    return b, b.finish(merged, *sorted(deepstack, key=lambda name: int(name.rsplit(".", 1)[1])))
+    return b, b.finish(merged, *deepstack)
 
 
 def _merger(b: PartBuilder, c: VisionConfig, x: str, source: str) -> str:
