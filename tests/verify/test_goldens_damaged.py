@@ -142,3 +142,39 @@ def test_formats_by_part() -> None:
     for bad in ("f33", "eyes=f32", "vision=", ""):
         with pytest.raises(OuzelError):
             parse_formats(bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        ("position_ids", np.zeros((3, 1, 47), np.int64), r"tensor position_ids: expected whole numbers, 48 in a row"),
+        ("position_ids", np.zeros((3, 1, 48), np.float32), r"tensor position_ids: expected whole numbers"),
+        ("image_grid_thw", np.zeros((2, 2), np.int64), r"tensor image_grid_thw: expected whole numbers, 3 in a row"),
+        ("rope_deltas", np.zeros((0, 1), np.int64), r"tensor rope_deltas: expected whole numbers"),
+        ("generated_ids", np.full(32, 992), r"tensor generated_ids: expected ids below 992"),
+        ("generated_ids", np.full(32, -1), r"tensor generated_ids: expected ids below 992, got -1"),
+    ],
+)
+def test_whole_numbers_that_do_not_fit(case: Path, name: str, array: np.ndarray, words: str) -> None:
+    change(case, **{name: array})
+    with pytest.raises(TensorError, match=r"two_images\.safetensors, " + words):
+        verified(case)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("generation", [1], "an object 'generation'"),
+        ("template_kwargs", "x", "an object 'template_kwargs'"),
+        ("video", 3, "an object 'video'"),
+        ("messages", None, "a list 'messages'"),
+        ("messages", ["hello"], "messages as objects"),
+        ("messages", [{"role": "user", "content": [{"type": "image", "image": "../two_images.json"}]}], r"file names in images/"),
+        ("messages", [{"role": "user", "content": [{"type": "image", "image": "/etc/passwd"}]}], r"file names in images/"),
+    ],
+)
+def test_json_that_cannot_be_used(case: Path, key: str, value: object, words: str) -> None:
+    data = json.loads(case.with_suffix(".json").read_text("utf-8")) | {key: value}
+    case.with_suffix(".json").write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=rf"two_images\.safetensors: expected .*{words}"):
+        verified(case)

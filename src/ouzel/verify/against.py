@@ -22,13 +22,13 @@ STAGES = re.compile(
 """The stages of a golden; what lies inside a block is not among them."""
 
 
-def golden_of(model: Model, case: Case, images: Path, max_tokens: int, exact: bool) -> Golden:
-    """Runs a case on `model`. exact: whether it computes with the checkpoint's own numbers."""
+def golden_of(model: Model, case: Case, images: Path, max_tokens: int) -> Golden:
+    """Runs a case on `model`."""
     data = {
         "family": model.family.name, "case": case.name, "messages": case.messages, "template_kwargs": case.template,
         "generation": {"repetition_penalty": 1.0},
     }  # fmt: skip
-    golden = Golden(case.name, model.describe(), data, {}, images, exact)
+    golden = Golden(case.name, model.describe(), data, {}, images)
     settings = golden.settings() | {"max_tokens": max_tokens, "ignore_eos": True, "skip_special_tokens": False, "repetition_penalty": 1.0}
     chosen = split_settings(settings, model.checkpoint.generation)
     prompt = model.prepare(golden.messages(), chosen)

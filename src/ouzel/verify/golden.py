@@ -7,7 +7,7 @@ are those of docs/verification.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,7 @@ class Golden:
     """One case of a reference.
 
     name: of the case. origin: the file, or what ran. data: the JSON. arrays: tensors by name, float32 or int64.
-    images: folder of the pictures that the messages name. exact: whether the reference computed in float32 with the
-    weights as stored; a quantised Ouzel configuration as reference is not.
+    images: folder of the pictures that the messages name.
     """
 
     name: str
@@ -41,14 +40,30 @@ class Golden:
     data: Mapping[str, Any]
     arrays: Arrays
     images: Path | None = None
-    exact: bool = True
-    shown: Mapping[str, str] = field(default_factory=dict)
 
     def array(self, name: str) -> NDArray[Any]:
         """A tensor that must be there. Raises TensorError naming file and tensor."""
         if name not in self.arrays:
             raise TensorError(f"reading {self.origin}", expected=f"the tensor {name}", got="no such tensor")
         return self.arrays[name]
+
+    def integers(self, name: str, width: int) -> NDArray[np.int64]:
+        """A tensor of whole numbers as [rows, width] with at least one row. Raises TensorError naming file and tensor."""
+        array = self.array(name)
+        if array.dtype.kind not in "iu" or array.size == 0 or width == 0 or array.size % width:
+            raise TensorError(
+                f"reading {self.origin}, tensor {name}", expected=f"whole numbers, {width} in a row", got=f"{array.dtype} {list(array.shape)}"
+            )
+        return array.reshape(-1, width)
+
+    def object(self, key: str) -> Mapping[str, Any]:
+        """An object of the JSON, empty when it is not there. Raises CheckpointError naming file and key."""
+        found = self.data.get(key)
+        if found is None:
+            return {}
+        if not isinstance(found, dict):
+            raise CheckpointError(f"reading {self.origin}", expected=f"an object '{key}' in its .json file", got=repr(found)[:60])
+        return found
 
     def messages(self) -> list[dict[str, Any]]:
         """The messages, file names of pictures made whole."""
@@ -59,12 +74,11 @@ class Golden:
 
     def settings(self) -> dict[str, Any]:
         """How the reference reads messages: control text obeyed, alpha dropped, the template's variables."""
-        video = self.data.get("video") or {}
-        old = isinstance(video, dict) and video.get("layout") == "4.57"
+        old = self.object("video").get("layout") == "4.57"
         return {
             "control_text": "obey",
             "alpha": "drop",
-            "template": dict(self.data.get("template_kwargs") or {}),
+            "template": dict(self.object("template_kwargs")),
             "video_layout": "release" if old else "transformers5",
         }
 
@@ -85,10 +99,16 @@ class Golden:
         if self.images is None or not isinstance(part, dict):
             return part
         if part.get("type") == "image" and isinstance(part.get("image"), str):
-            return part | {"image": str(self.images / part["image"])}
+            return part | {"image": self._picture(part["image"])}
         if part.get("type") == "video" and isinstance(part.get("video"), list):
-            return part | {"video": [str(self.images / frame) for frame in part["video"]]}
+            return part | {"video": [self._picture(frame) for frame in part["video"]]}
         return part
+
+    def _picture(self, name: Any) -> str:
+        """Only files of the folder itself: goldens come from others, too."""
+        if self.images is None or not isinstance(name, str) or name in ("", ".", "..") or any(c in name for c in "/\\:"):
+            raise CheckpointError(f"reading {self.origin}", expected="pictures as file names in images/", got=repr(name)[:60])
+        return str(self.images / name)
 
 
 def read_goldens(folder: Path, names: Sequence[str] = ()) -> list[Golden]:
@@ -142,10 +162,10 @@ def _array(view: Any) -> NDArray[Any]:
     raise TensorError(f"reading {view.file}, tensor {view.name}", expected="F32 or I64", got=view.dtype)
 
 
-def check_family(golden: Golden, family: str) -> None:
+def check_family(golden: Golden, family: str, model_type: str) -> None:
     """Raises CheckpointError when the goldens were made with a model of another family."""
     found = golden.data.get("family")
-    if isinstance(found, str) and found != family:
+    if isinstance(found, str) and found not in (family, model_type):
         raise CheckpointError(
             f"reading {golden.origin}", expected=f"goldens of a {family} model", got=f"goldens of a {found} model",
             fix="give the goldens that belong to this model",

@@ -111,7 +111,7 @@ class Report:
         return all(case.ok for case in self.cases)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data; infinite numbers become the word "inf"."""
+        """Plain data; infinite numbers become the word "inf" (JSON has none)."""
         data = _plain(asdict(self))
         data["ok"] = self.ok
         for case, made in zip(data["cases"], self.cases):

@@ -120,7 +120,7 @@ def _references(request: Request, model: Model, told: Told) -> Iterator[tuple[li
         rounding = rounding_of(other)
         cases = cases_of(request, model, folder / "images")
         most = request.capture.max_tokens
-        yield [golden_of(other, case, folder / "images", most, rounding.exact) for case in cases], rounding, other.describe()
+        yield [golden_of(other, case, folder / "images", most) for case in cases], rounding, other.describe()
 
 
 def cases_of(request: Request, model: Model, images: Path) -> list[Case]:
@@ -145,8 +145,8 @@ def _join(mine: Rounding, other: Rounding) -> Rounding:
 
 def _check_hashes(golden: Golden, model: Model, sums: dict[str, str]) -> None:
     """Raises CheckpointError when the golden says that it was made from other weights or another config."""
-    wanted = (golden.data.get("checkpoint") or {}).get("sha256") or {}
-    for name, digits in wanted.items():
+    wanted = golden.object("checkpoint").get("sha256")
+    for name, digits in wanted.items() if isinstance(wanted, dict) else ():
         path = model.checkpoint.path / name
         if name != "config.json" and not name.endswith(".safetensors"):
             continue
@@ -154,7 +154,7 @@ def _check_hashes(golden: Golden, model: Model, sums: dict[str, str]) -> None:
             sums[name] = manifest.sha256(path) if path.is_file() else "no such file"
         if sums[name] != digits:
             raise CheckpointError(
-                f"reading {golden.origin}", expected=f"goldens of this model ({path}: {sums[name][:16]})", got=f"goldens of another one ({digits[:16]})",
+                f"reading {golden.origin}", expected=f"goldens of this model ({path}: {sums[name][:16]})", got=f"goldens of another one ({str(digits)[:16]})",
                 fix="capture them again with `ouzel golden capture`",
             )  # fmt: skip
 
@@ -184,7 +184,6 @@ def _title(request: Request) -> str:
 
 def _facts(request: Request, model: Model, rounding: Rounding, sums: Mapping[str, str], goldens: Sequence[Golden]) -> dict[str, Any]:
     """What one must know to run it again."""
-    first = goldens[0].data if goldens else {}
     return {
         "model": {
             "folder": str(model.checkpoint.path), "family": model.family.name, "engine": model.engine.describe(), "weights": request.weights,
@@ -194,9 +193,13 @@ def _facts(request: Request, model: Model, rounding: Rounding, sums: Mapping[str
             "ouzel": ouzel.__version__, "python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine(),
             "system": platform.platform(),
         },
-        "reference": {"made with": first.get("made_with") or {}, "settings": first.get("settings") or {}},
-        "sha256": dict(sums) or {"config.json": manifest.sha256(model.checkpoint.path / "config.json")},
+        "reference": {"made with": goldens[0].object("made_with"), "settings": goldens[0].object("settings")},
+        "sha256": dict(sums) or _sums(model, "config.json", "model.json", "tokenizer.json"),
     }  # fmt: skip
+
+
+def _sums(model: Model, *names: str) -> dict[str, str]:
+    return {name: manifest.sha256(path) for name in names if (path := model.checkpoint.file(name)) is not None}
 
 
 def model_path(name: str | None) -> str:

@@ -179,10 +179,10 @@ def with_reference(golden: Golden, prompt: Prompt, *, ids: bool = True, pixels: 
     wanted = golden.array("input_ids").reshape(-1)
     found = prompt.positions
     if "position_ids" in golden.arrays:
-        rows = golden.array("position_ids").reshape(-1, golden.array("position_ids").shape[-1])
+        rows = golden.integers("position_ids", len(wanted))
         found = replace(found, ids=np.ascontiguousarray(np.broadcast_to(rows[-len(found.ids) :], (len(found.ids), len(wanted)))))
     if "rope_deltas" in golden.arrays:
-        found = replace(found, delta=int(golden.array("rope_deltas").reshape(-1)[0]))
+        found = replace(found, delta=int(golden.integers("rope_deltas", 1)[0, 0]))
     return replace(prompt, ids=tuple(int(i) for i in wanted), positions=found, pictures=pictures)
 
 

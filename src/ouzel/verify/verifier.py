@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ouzel.errors import NumericError
+from ouzel.errors import NumericError, TensorError
 from ouzel.generation.request import Prompt
 from ouzel.model import Model
 from ouzel.settings import split_settings
@@ -34,7 +34,7 @@ def verify_case(model: Model, golden: Golden, rounding: Rounding) -> CaseReport:
     rounding: how much model and reference round their weights. Raises CheckpointError and TensorError for goldens that do
     not belong to this model or are damaged.
     """
-    check_family(golden, model.family.name)
+    check_family(golden, model.family.name, model.checkpoint.model_type)
     return _Case(model, golden, rounding).run()
 
 
@@ -129,6 +129,11 @@ class _Case:
         generated, golden = self.golden.generated, self.golden
         if not generated:
             return
+        if not 0 <= min(generated) <= max(generated) < self.model.family.sizes.vocab:
+            raise TensorError(
+                f"reading {golden.origin}, tensor generated_ids", expected=f"ids below {self.model.family.sizes.vocab}",
+                got=f"{min(generated)} to {max(generated)}",
+            )  # fmt: skip
         self.state.decoded = made = decode(self.model, prompt, generated)
         if "step_logits" not in golden.arrays:
             return
