@@ -52,7 +52,10 @@ def test_what_is_written_beside_the_tensors(tmp_path: Path) -> None:
     data = json.loads(path.with_suffix(".json").read_text("utf-8"))
     assert (data["schema"], data["family"], data["checkpoint"]["revision"]) == (1, "qwen3", "abc")
     assert {"torch", "transformers", "numpy"} <= set(data["made_with"])
-    assert set(data["checkpoint"]["sha256"]) >= {"config.json", "tokenizer.json"} and len(data["checkpoint"]["sha256"]["config.json"]) == 64
+    assert (
+        set(data["checkpoint"]["sha256"]) >= {"config.json", "tokenizer.json"}
+        and len(data["checkpoint"]["sha256"]["config.json"]) == 64
+    )
     assert data["settings"]["attention"] == "eager" and data["settings"]["dtype"] == "float32"
     arrays = load_file(path)
     assert arrays["generated_ids"].shape == (6,) and arrays["step_logits"].shape[0] == 6
@@ -102,7 +105,17 @@ def test_verify_against_transformers(tmp_path: Path) -> None:
 
 def test_the_built_in_cases(tmp_path: Path) -> None:
     names = [case.name for case in built_in(model_of(TINY, "reference"), tmp_path)]
-    wanted = {"english", "chinese", "long_text", "english_picture", "chinese_picture", "two_pictures", "odd_size", "largest", "boxes"}
+    wanted = {
+        "english",
+        "chinese",
+        "long_text",
+        "english_picture",
+        "chinese_picture",
+        "two_pictures",
+        "odd_size",
+        "largest",
+        "boxes",
+    }
     assert set(names) == wanted
     assert [case.name for case in built_in(model_of(UNTIED, "reference"), tmp_path)] == ["english", "chinese", "long_text"]
     with pytest.raises(OuzelError, match="names among english"):
@@ -135,7 +148,10 @@ def test_remote_code_must_be_asked_for(tmp_path: Path) -> None:
         ('{"cases": []}', "no cases"),
         ('{"cases": [{"name": "a/b", "messages": []}]}', "a name of letters"),
         ('{"cases": [{"name": "a", "messages": [{"role": "user"}]}]}', "messages with 'role' and 'content'"),
-        ('{"cases": [{"name": "a", "messages": [{"role": "user", "content": [{"type": "image", "image": "no.png"}]}]}]}', "no such file"),
+        (
+            '{"cases": [{"name": "a", "messages": [{"role": "user", "content": [{"type": "image", "image": "no.png"}]}]}]}',
+            "no such file",
+        ),
         ('{"cases": [{"name": "a", "messages": [{"role": "user", "content": [{"type": "audio"}]}]}]}', "parts"),
         ('{"cases": [{"name": "a", "messages": []}, {"name": "a", "messages": []}]}', "a twice"),
     ],

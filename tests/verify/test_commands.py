@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -39,7 +40,9 @@ def ouzel() -> Callable[..., Outcome]:
 
 def test_all_gates_hold(ouzel: Callable[..., Outcome], tmp_path: Path) -> None:
     report, page = tmp_path / "report.json", tmp_path / "report.html"
-    done = ouzel("verify", TEXT / "tiny", "--golden", TEXT / "golden", "--case", "short", "--json", report, "--html", page, "--threads", 1)
+    done = ouzel(
+        "verify", TEXT / "tiny", "--golden", TEXT / "golden", "--case", "short", "--json", report, "--html", page, "--threads", 1
+    )
     assert done.code == 0, done.err
     assert "1 of 1 cases hold all five gates" in done.out and "->" not in done.out
     data = json.loads(report.read_text("utf-8"))
@@ -71,8 +74,12 @@ def test_not_finite(ouzel: Callable[..., Outcome], tmp_path: Path, monkeypatch: 
 
     monkeypatch.setitem(reference_engine.FUNCTIONS, "silu_mul", lambda x, up: x * np.float32(np.inf))
     report = tmp_path / "r.json"
-    done = ouzel("verify", VL / "tiny", "--golden", VL / "golden", "--case", "text_only", "--engine", "reference", "--json", report)
+    done = ouzel(
+        "verify", VL / "tiny", "--golden", VL / "golden", "--case", "text_only", "--engine", "reference", "--json", report,
+        "--html", tmp_path / "r.html")  # fmt: skip
     assert done.code == 1
+    charts = re.findall(r"<svg.*?</svg>", (tmp_path / "r.html").read_text("utf-8"), re.DOTALL)
+    assert charts and not any("nan" in chart for chart in charts)
     assert "sanity     FAIL" in done.out and "-> text.layers.0: made here" in done.out
     json.loads(report.read_text("utf-8"), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
 

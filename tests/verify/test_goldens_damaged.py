@@ -39,7 +39,9 @@ def verified(path: Path) -> None:
 
 
 def test_another_family(case: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"short\.safetensors: expected goldens of a qwen3_vl model, got goldens of a qwen3 model"):
+    with pytest.raises(
+        CheckpointError, match=r"short\.safetensors: expected goldens of a qwen3_vl model, got goldens of a qwen3 model"
+    ):
         verified(FIXTURES / "qwen3" / "golden" / "short.safetensors")
 
 

@@ -49,7 +49,10 @@ def test_the_layout_of_sha256sum(folder: Path) -> None:
     assert manifest.check(folder).ok
 
 
-@pytest.mark.parametrize("line", ["x", "0" * 64, "0" * 63 + "  a", "0" * 64 + "  ../a", "0" * 64 + "  /etc/passwd", "G" * 64 + "  a", "0" * 64 + "  C:\\a"])
+@pytest.mark.parametrize(
+    "line",
+    ["x", "0" * 64, "0" * 63 + "  a", "0" * 64 + "  ../a", "0" * 64 + "  /etc/passwd", "G" * 64 + "  a", "0" * 64 + "  C:\\a"],
+)
 def test_lines_that_cannot_be_used(folder: Path, line: str) -> None:
     (folder / manifest.NAME).write_text(line + "\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="SHA256SUMS, line 1"):

@@ -37,7 +37,9 @@ def test_short_rows_are_measured_against_a_tenth_of_the_median() -> None:
     wanted, found = some(), some()
     wanted[5] = 0
     found[5] = 1e-3
-    assert compare(found, wanted).row == pytest.approx(1e-3 * math.sqrt(30) / (0.1 * np.median(np.linalg.norm(wanted, axis=1))), rel=1e-4)
+    assert compare(found, wanted).row == pytest.approx(
+        1e-3 * math.sqrt(30) / (0.1 * np.median(np.linalg.norm(wanted, axis=1))), rel=1e-4
+    )
 
 
 def test_not_finite_counts_as_infinite() -> None:

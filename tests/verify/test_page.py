@@ -55,7 +55,14 @@ def test_one_file_without_anything_from_outside(report: Report) -> None:
     parser.feed(page)
     assert parser.open == [] and {"svg", "table", "polyline", "path", "mark", "details"} <= parser.seen
     assert "prefers-color-scheme: dark" in page and "width=device-width" in page
-    for words in ("A gate fails", "Error by stage", "Margins over the answer", "Worst stage: text.layers.2", "Environment and hashes", "first difference"):
+    for words in (
+        "A gate fails",
+        "Error by stage",
+        "Margins over the answer",
+        "Worst stage: text.layers.2",
+        "Environment and hashes",
+        "first difference",
+    ):
         assert words in page
     assert len(page) < 400_000
 
@@ -87,7 +94,11 @@ def shot(page: Path, target: Path, width: int, height: int, dark: bool) -> np.nd
         return np.array(picture.convert("RGB"))
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (390, False), (390, True)], ids=["desk_light", "desk_dark", "phone_light", "phone_dark"])
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [(1200, False), (1200, True), (390, False), (390, True)],
+    ids=["desk_light", "desk_dark", "phone_light", "phone_dark"],
+)
 def test_in_a_browser(report: Report, tmp_path: Path, width: int, dark: bool) -> None:
     page = tmp_path / "page.html"
     page.write_text(as_html(report), encoding="utf-8")

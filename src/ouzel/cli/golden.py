@@ -28,7 +28,10 @@ golden = typer.Typer(
 def trust_option(panel: str) -> Any:
     """--trust-remote-code, which must always be asked for."""
     return typer.Option(
-        "--trust-remote-code", rich_help_panel=panel, show_default=False, help="Let transformers run Python code that comes with the checkpoint."
+        "--trust-remote-code",
+        rich_help_panel=panel,
+        show_default=False,
+        help="Let transformers run Python code that comes with the checkpoint.",
     )
 
 
@@ -58,15 +61,25 @@ def capture(
         Optional[str],
         typer.Argument(metavar="MODEL", show_default=False, help="A checkpoint folder or a hub id. Default: the embedded model."),
     ] = None,
-    out: Annotated[Optional[Path], typer.Option("--out", metavar="DIR", show_default=False, help="Where to write the goldens; must be given.")] = None,
+    out: Annotated[
+        Optional[Path], typer.Option("--out", metavar="DIR", show_default=False, help="Where to write the goldens; must be given.")
+    ] = None,
     messages: Annotated[
         Optional[Path],
-        typer.Option("--messages", metavar="FILE", show_default=False, help='Cases: {"cases": [{"name": ..., "messages": [...]}]}. Default: the built-in ones.'),
+        typer.Option(
+            "--messages",
+            metavar="FILE",
+            show_default=False,
+            help='Cases: {"cases": [{"name": ..., "messages": [...]}]}. Default: the built-in ones.',
+        ),
     ] = None,
     case: Annotated[
-        Optional[list[str]], typer.Option("--case", metavar="NAME", show_default=False, help="Only this case; may be given several times.")
+        Optional[list[str]],
+        typer.Option("--case", metavar="NAME", show_default=False, help="Only this case; may be given several times."),
     ] = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", metavar="N", show_default=False, help="Greedy tokens of each answer. Default: 32.")] = 32,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", metavar="N", show_default=False, help="Greedy tokens of each answer. Default: 32.")
+    ] = 32,
     memory: Memory = "auto",
     trust_remote_code: Annotated[bool, trust_option("Options")] = False,
     revision: Revision = None,

@@ -45,10 +45,16 @@ def manifest(
             return
         found = work.check(folder)
         if json:
-            console.write_line(console.json_text({"ok": found.ok, **{name: list(getattr(found, name)) for name in ("changed", "missing", "extra", "equal")}}))
+            console.write_line(
+                console.json_text(
+                    {"ok": found.ok, **{name: list(getattr(found, name)) for name in ("changed", "missing", "extra", "equal")}}
+                )
+            )
         else:
             lines = [f"{word}: {name}" for word in ("changed", "missing", "extra") for name in getattr(found, word)]
-            lines.append(f"{len(found.equal)} files equal, {len(found.changed)} changed, {len(found.missing)} missing, {len(found.extra)} extra")
+            lines.append(
+                f"{len(found.equal)} files equal, {len(found.changed)} changed, {len(found.missing)} missing, {len(found.extra)} extra"
+            )
             console.write("\n".join(lines) + "\n")
         if not found.ok:
             raise typer.Exit(FAILED)

@@ -41,51 +41,98 @@ def verify(
     ] = None,
     golden: Annotated[
         Optional[Path],
-        typer.Option("--golden", rich_help_panel=_REFERENCE, metavar="DIR", show_default=False, help="Goldens, as `ouzel golden capture` writes them."),
+        typer.Option(
+            "--golden",
+            rich_help_panel=_REFERENCE,
+            metavar="DIR",
+            show_default=False,
+            help="Goldens, as `ouzel golden capture` writes them.",
+        ),
     ] = None,
     against: Annotated[
         Optional[str],
         typer.Option(
-            "--against", rich_help_panel=_REFERENCE, metavar="WHAT", show_default=False,
+            "--against",
+            rich_help_panel=_REFERENCE,
+            metavar="WHAT",
+            show_default=False,
             help="transformers: capture and verify in one go. Or another configuration of Ouzel: an engine, with :WEIGHTS if you like (native:bf16).",
         ),
     ] = None,
     messages: Annotated[
         Optional[Path],
-        typer.Option("--messages", rich_help_panel=_REFERENCE, metavar="FILE", show_default=False, help="Cases for --against. Default: the built-in ones."),
+        typer.Option(
+            "--messages",
+            rich_help_panel=_REFERENCE,
+            metavar="FILE",
+            show_default=False,
+            help="Cases for --against. Default: the built-in ones.",
+        ),
     ] = None,
     case: Annotated[
         Optional[list[str]],
-        typer.Option("--case", rich_help_panel=_REFERENCE, metavar="NAME", show_default=False, help="Only this case; may be given several times."),
+        typer.Option(
+            "--case",
+            rich_help_panel=_REFERENCE,
+            metavar="NAME",
+            show_default=False,
+            help="Only this case; may be given several times.",
+        ),
     ] = None,
     max_tokens: Annotated[
-        int, typer.Option("--max-tokens", rich_help_panel=_REFERENCE, metavar="N", show_default=False, help="Greedy tokens of an answer with --against. Default: 32.")
+        int,
+        typer.Option(
+            "--max-tokens",
+            rich_help_panel=_REFERENCE,
+            metavar="N",
+            show_default=False,
+            help="Greedy tokens of an answer with --against. Default: 32.",
+        ),
     ] = 32,
     memory: Memory = "auto",
     trust_remote_code: Annotated[bool, trust_option(_REFERENCE)] = False,
     engine: Annotated[
-        str, typer.Option("--engine", rich_help_panel=_FOUND, metavar="NAME", show_default=False, help="The engine to verify. Default: native.")
+        str,
+        typer.Option(
+            "--engine", rich_help_panel=_FOUND, metavar="NAME", show_default=False, help="The engine to verify. Default: native."
+        ),
     ] = "native",
     weights: Annotated[
         str,
         typer.Option(
-            "--weights", rich_help_panel=_FOUND, metavar="FORMATS", show_default=False,
+            "--weights",
+            rich_help_panel=_FOUND,
+            metavar="FORMATS",
+            show_default=False,
             help="Number formats: one for all parts (bf16), or by part (bf16,vision=f32). Default: auto, as stored.",
         ),
     ] = "auto",
     threads: Annotated[
-        Optional[int], typer.Option("--threads", "-t", rich_help_panel=_FOUND, metavar="N", show_default=False, help="Threads of the native engine.")
+        Optional[int],
+        typer.Option(
+            "--threads", "-t", rich_help_panel=_FOUND, metavar="N", show_default=False, help="Threads of the native engine."
+        ),
     ] = None,
     revision: Revision = None,
     offline: Offline = False,
     everything: Annotated[
-        bool, typer.Option("--all", rich_help_panel=_OUTPUT, show_default=False, help="Explain every stage that departs, not the first only, with all numbers.")
+        bool,
+        typer.Option(
+            "--all",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+            help="Explain every stage that departs, not the first only, with all numbers.",
+        ),
     ] = False,
     json: Annotated[
-        Optional[Path], typer.Option("--json", rich_help_panel=_OUTPUT, metavar="FILE", show_default=False, help="Write the whole report as JSON.")
+        Optional[Path],
+        typer.Option("--json", rich_help_panel=_OUTPUT, metavar="FILE", show_default=False, help="Write the whole report as JSON."),
     ] = None,
     html: Annotated[
-        Optional[Path], typer.Option("--html", rich_help_panel=_OUTPUT, metavar="FILE", show_default=False, help="Write the report as one page with charts.")
+        Optional[Path],
+        typer.Option(
+            "--html", rich_help_panel=_OUTPUT, metavar="FILE", show_default=False, help="Write the report as one page with charts."
+        ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

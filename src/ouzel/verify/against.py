@@ -29,7 +29,12 @@ def golden_of(model: Model, case: Case, images: Path, max_tokens: int) -> Golden
         "generation": {"repetition_penalty": 1.0},
     }  # fmt: skip
     golden = Golden(case.name, model.describe(), data, {}, images)
-    settings = golden.settings() | {"max_tokens": max_tokens, "ignore_eos": True, "skip_special_tokens": False, "repetition_penalty": 1.0}
+    settings = golden.settings() | {
+        "max_tokens": max_tokens,
+        "ignore_eos": True,
+        "skip_special_tokens": False,
+        "repetition_penalty": 1.0,
+    }
     chosen = split_settings(settings, model.checkpoint.generation)
     prompt = model.prepare(golden.messages(), chosen)
     names = [name for name in model.stage_names() if STAGES.fullmatch(name)]

@@ -38,7 +38,11 @@ class CaptureOptions:
 
 
 def capture(
-    checkpoint: Checkpoint, cases: Sequence[Case], out: Path, options: CaptureOptions, told: Callable[[str], None] = lambda text: None
+    checkpoint: Checkpoint,
+    cases: Sequence[Case],
+    out: Path,
+    options: CaptureOptions,
+    told: Callable[[str], None] = lambda text: None,
 ) -> list[Path]:
     """Writes each case to `out` (pictures are in out/images already) and gives the paths of the .safetensors files.
 
@@ -123,7 +127,7 @@ def _about(checkpoint: Checkpoint, options: CaptureOptions, streamed: bool, how:
         "made_with": {name: found for name in PACKAGES if (found := _version(name))},
         "checkpoint": {
             "name": checkpoint.name if not Path(checkpoint.name).exists() else checkpoint.path.name,
-            "revision": options.revision,
+            "revision": _commit(checkpoint) or options.revision,
             "sha256": {name: manifest.sha256(checkpoint.path / name) for name in names},
         },
         "settings": {
@@ -131,6 +135,11 @@ def _about(checkpoint: Checkpoint, options: CaptureOptions, streamed: bool, how:
             "inputs": how, "trust_remote_code": options.trust_remote_code,
         },
     }  # fmt: skip
+
+
+def _commit(checkpoint: Checkpoint) -> str | None:
+    """The commit of a hub id: its folder in the Hugging Face cache is called so."""
+    return checkpoint.path.name if checkpoint.path.parent.name == "snapshots" else None
 
 
 def _version(name: str) -> str | None:
@@ -153,5 +162,7 @@ def _write(out: Path, name: str, data: dict[str, Any], arrays: dict[str, NDArray
         save_file({key: np.ascontiguousarray(value) for key, value in sorted(arrays.items())}, half)
         os.replace(half, out / f"{name}.safetensors")
     except OSError as error:
-        raise CheckpointError(f"writing goldens to {out}", expected="a folder that can be written", got=error.strerror or str(error)) from None
+        raise CheckpointError(
+            f"writing goldens to {out}", expected="a folder that can be written", got=error.strerror or str(error)
+        ) from None
     return out / f"{name}.safetensors"

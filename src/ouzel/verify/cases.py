@@ -70,7 +70,9 @@ def _part(where: str, part: Any, folder: Path, images: Path) -> dict[str, Any]:
     if kind == "text":
         return part
     if kind != "image" or not isinstance(part.get("image"), str):
-        raise CheckpointError(where, expected='parts {"type": "text", ...} and {"type": "image", "image": FILE}', got=repr(part)[:60])
+        raise CheckpointError(
+            where, expected='parts {"type": "text", ...} and {"type": "image", "image": FILE}', got=repr(part)[:60]
+        )
     source = folder / part["image"]
     if not source.is_file():
         raise CheckpointError(where, expected=f"the picture {source}", got="no such file")

@@ -42,7 +42,9 @@ def error_chart(stages: Sequence[StageReport]) -> str:
     """Largest error of a row by stage: from the prompt, own, and what each may be."""
     height, bottom = 430, 240
     own = [None if s.own is None else s.own.row for s in stages]
-    values = [v for s in stages for v in (s.propagated.row, s.propagated_tolerance, s.own_tolerance)] + [v for v in own if v is not None]
+    values = [v for s in stages for v in (s.propagated.row, s.propagated_tolerance, s.own_tolerance)] + [
+        v for v in own if v is not None
+    ]
     axis, step = Log(values, TOP, bottom), (WIDTH - LEFT - RIGHT) / max(1, len(stages))
     x = [LEFT + step * (i + 0.5) for i in range(len(stages))]
     body = [axis.grid()]
@@ -108,7 +110,9 @@ def heat_map(cells: Sequence[Sequence[float]], rows: int, channels: int) -> str:
     body.append(f'<text class="tick" x="{LEFT - 8}" y="{end:.1f}" text-anchor="end">{rows - 1}</text>')
     body.append(f'<text class="tick" x="{LEFT}" y="{end + 18:.1f}">channel 0</text>')
     body.append(f'<text class="tick" x="{WIDTH - RIGHT}" y="{end + 18:.1f}" text-anchor="end">{channels - 1}</text>')
-    body.append(f'<text class="tick" x="{(LEFT + WIDTH) / 2:.0f}" y="{end + 18:.1f}" text-anchor="middle">from {low:.0e} (faint) to {high:.0e} (full)</text>')
+    body.append(
+        f'<text class="tick" x="{(LEFT + WIDTH) / 2:.0f}" y="{end + 18:.1f}" text-anchor="middle">from {low:.0e} (faint) to {high:.0e} (full)</text>'
+    )
     return _svg(height, "Largest absolute error by row and channel", body)
 
 

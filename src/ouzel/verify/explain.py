@@ -72,7 +72,9 @@ def _stage_lines(s: StageReport, stages: Sequence[StageReport], gates: Sequence[
     shown = s.own if s.verdict == MADE and s.own is not None else s.propagated
     lines = []
     if s.own is not None:
-        lines.append(f"own error {s.own.row:.2e} of a row's length, {_times(s.own.row, s.own_tolerance)} the allowed {s.own_tolerance:.2e}")
+        lines.append(
+            f"own error {s.own.row:.2e} of a row's length, {_times(s.own.row, s.own_tolerance)} the allowed {s.own_tolerance:.2e}"
+        )
     lines.append(
         f"from the prompt {s.propagated.row:.2e}, {_times(s.propagated.row, s.propagated_tolerance)} the allowed {s.propagated_tolerance:.2e}"
     )
@@ -88,7 +90,9 @@ def _stage_lines(s: StageReport, stages: Sequence[StageReport], gates: Sequence[
     after = [x for x in stages[stages.index(s) + 1 :] if x.departs]
     made = [x.name for x in after if x.verdict == MADE]
     if after:
-        lines.append(f"{len(after)} later stages depart, {len(made)} of them by themselves{': ' + ', '.join(made[:4]) if made else ''}")
+        lines.append(
+            f"{len(after)} later stages depart, {len(made)} of them by themselves{': ' + ', '.join(made[:4]) if made else ''}"
+        )
     lines.append("gates after it: " + ", ".join(f"{g.name} {_word(g.ok)}" for g in gates if g.number > 3))
     return lines
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +98,7 @@ def _step(executable: Executable, model: Model, prompt: Prompt, at: int) -> F32:
 def answer(model: Model, golden: Golden, prompt: Prompt, cache_unchanged: bool) -> Function:
     """Runs the generator as a user would, greedily, past end tokens, for as many tokens as the reference has."""
     wanted = tuple(golden.generated)
-    settings = {"max_tokens": len(wanted), "ignore_eos": True, "skip_special_tokens": False}
+    settings: dict[str, Any] = {"max_tokens": len(wanted), "ignore_eos": True, "skip_special_tokens": False}
     settings["repetition_penalty"] = float(golden.object("generation").get("repetition_penalty") or 1.0)
     params = split_settings(settings, model.checkpoint.generation).generation
     running = model.generator.add(prompt, params)

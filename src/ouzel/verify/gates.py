@@ -153,6 +153,8 @@ def step_logits(golden: Golden, shape: tuple[int, ...]) -> NDArray[np.float32]:
     rows = rows_of(golden, "step_logits", shape[1])
     if rows.shape != shape:
         raise TensorError(
-            f"reading {golden.origin}, tensor step_logits", expected=f"{list(shape)} (a row for each of generated_ids)", got=str(list(rows.shape))
+            f"reading {golden.origin}, tensor step_logits",
+            expected=f"{list(shape)} (a row for each of generated_ids)",
+            got=str(list(rows.shape)),
         )
     return rows

@@ -52,7 +52,9 @@ class Golden:
         array = self.array(name)
         if array.dtype.kind not in "iu" or array.size == 0 or width == 0 or array.size % width:
             raise TensorError(
-                f"reading {self.origin}, tensor {name}", expected=f"whole numbers, {width} in a row", got=f"{array.dtype} {list(array.shape)}"
+                f"reading {self.origin}, tensor {name}",
+                expected=f"whole numbers, {width} in a row",
+                got=f"{array.dtype} {list(array.shape)}",
             )
         return array.reshape(-1, width)
 
@@ -126,9 +128,7 @@ def read_goldens(folder: Path, names: Sequence[str] = ()) -> list[Golden]:
         )  # fmt: skip
     missing = [name for name in names if name not in there]
     if missing:
-        raise CheckpointError(
-            f"reading goldens in {folder}", expected=f"cases among {', '.join(there)}", got=", ".join(missing)
-        )
+        raise CheckpointError(f"reading goldens in {folder}", expected=f"cases among {', '.join(there)}", got=", ".join(missing))
     return [read_golden(path) for name, path in there.items() if not names or name in names]
 
 

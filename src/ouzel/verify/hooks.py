@@ -62,10 +62,13 @@ class Recorder:
 @contextmanager
 def recording(model: Any) -> Iterator[tuple[Recorder, dict[str, NDArray[Any]]]]:
     """Records the stages of every forward pass inside; beside them the position ids that the text model was given."""
-    recorder, positions, handles = Recorder(), {}, []
+    recorder, handles = Recorder(), []
+    positions: dict[str, NDArray[Any]] = {}
     text = next((m for m in (find(model, (path,)) for path in TEXT) if m is not None and find(m, LAYERS) is not None), None)
     if text is None:
-        raise UnsupportedError("taking stages out of the model", expected=f"decoder layers below one of {', '.join(TEXT)}", got="none")
+        raise UnsupportedError(
+            "taking stages out of the model", expected=f"decoder layers below one of {', '.join(TEXT)}", got="none"
+        )
     handles += _text_hooks(text, recorder, positions, has_deepstack(model))
     vision = find(model, VISION)
     if vision is not None and find(vision, LAYERS) is not None:

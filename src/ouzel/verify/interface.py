@@ -58,7 +58,10 @@ def _positions(golden: Golden, prompt: Prompt) -> Check:
     axis, token = (int(i) for i in differ[differ[:, 1].argmin()])
     there = np.broadcast_to(wanted, found.shape)[:, token].tolist()
     return Check(
-        "position_ids", False, f"{there} at token {token}", f"{found[:, token].tolist()} (axis {axis}; {len(differ)} numbers differ)"
+        "position_ids",
+        False,
+        f"{there} at token {token}",
+        f"{found[:, token].tolist()} (axis {axis}; {len(differ)} numbers differ)",
     )
 
 

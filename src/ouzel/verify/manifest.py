@@ -68,7 +68,9 @@ def write(folder: Path, told: Callable[[str], None] = lambda name: None) -> Path
         os.replace(half, path)
     except OSError as error:
         half.unlink(missing_ok=True)
-        raise CheckpointError(f"writing {path}", expected="a folder that can be written", got=error.strerror or str(error)) from None
+        raise CheckpointError(
+            f"writing {path}", expected="a folder that can be written", got=error.strerror or str(error)
+        ) from None
     return path
 
 
@@ -108,7 +110,9 @@ def _line(path: Path, number: int, line: str) -> tuple[str, str]:
     # A name that leaves the folder would have us read anything.
     bad_name = not name or "\\" in name or name.startswith("/") or ".." in parts or ":" in parts[0]
     if bad_name or len(digits) != 64 or any(c not in "0123456789abcdef" for c in digits):
-        raise CheckpointError(f"reading {path}, line {number}", expected="a SHA-256 sum, two spaces and a file name", got=repr(line)[:80])
+        raise CheckpointError(
+            f"reading {path}, line {number}", expected="a SHA-256 sum, two spaces and a file name", got=repr(line)[:80]
+        )
     return name, digits
 
 

@@ -34,8 +34,8 @@ class Difference:
     """The difference of two arrays [rows, width].
 
     relative: norm of the difference over norm of the reference. row: the largest over rows of the same, with short rows
-    measured against a tenth of the median; row_inside: with the reference's outlier channels left out. p99, p999, p9999: quantiles of the absolute error. outlier_channels: of the
-    reference. finite: whether everything found is.
+    measured against a tenth of the median; row_inside: with the reference's outlier channels left out. p99, p999, p9999:
+    quantiles of the absolute error. outlier_channels: of the reference. finite: whether everything found is.
     """
 
     max_abs: float

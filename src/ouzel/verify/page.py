@@ -90,7 +90,8 @@ def _case(case: CaseReport, report: Report) -> str:
 
 def _gates(case: CaseReport) -> str:
     rows = "".join(
-        f"<tr><td>{g.number}</td><td class=name>{g.name}</td><td>{_mark(g.ok)}</td><td>{'<br>'.join(map(escape, g.lines))}</td></tr>" for g in case.gates
+        f"<tr><td>{g.number}</td><td class=name>{g.name}</td><td>{_mark(g.ok)}</td><td>{'<br>'.join(map(escape, g.lines))}</td></tr>"
+        for g in case.gates
     )
     return f'<div class="wide"><table>{rows}</table></div>'
 
@@ -106,7 +107,9 @@ def _error(stages: Sequence[StageReport]) -> str:
         ' reference\'s inputs</span><span><i class="dash" style="color:var(--whole)"></i>allowed from the prompt</span><span><i class="dash"'
         ' style="color:var(--own)"></i>allowed own</span></p>'
     )
-    return f"<h3>Error by stage</h3><p class=soft>The largest over rows, relative to the row's length.</p>{key}{error_chart(stages)}"
+    return (
+        f"<h3>Error by stage</h3><p class=soft>The largest over rows, relative to the row's length.</p>{key}{error_chart(stages)}"
+    )
 
 
 def _margins(case: CaseReport) -> str:
@@ -126,7 +129,8 @@ def _heat(case: CaseReport) -> str:
     stage = next((s for s in case.stages if s.name == case.heat_stage), None)
     if stage is None:
         return ""
-    return f"<h3>Worst stage: {escape(stage.name)}</h3><p class=soft>Absolute error from the prompt; rows are tokens or patches.</p>{heat_map(case.heat, *stage.shape)}"
+    words = "<p class=soft>Absolute error from the prompt; rows are tokens or patches.</p>"
+    return f"<h3>Worst stage: {escape(stage.name)}</h3>{words}{heat_map(case.heat, *stage.shape)}"
 
 
 def _texts(function: Function | None) -> str:
@@ -180,14 +184,18 @@ def _notes(notes: Sequence[str]) -> str:
 def _parts(parts: Sequence[PartReport]) -> str:
     if not parts:
         return ""
-    rows = "".join(
-        f"<tr><td>{escape(p.case)}</td><td>{p.part}</td><td>{escape(p.format)}</td><td class=n>{p.decisions.kl_mean:.1e}</td>"
-        f"<td class=n>{p.decisions.kl_mean_budget:.1e}</td><td class=n>{p.decisions.kl_p99:.1e}</td><td class=n>{p.decisions.kl_p99_budget:.1e}</td>"
-        f"<td class=n>{p.decisions.top1:.1%}</td><td>{escape(first_flip(p.decisions).removeprefix('; '))}</td></tr>"
-        for p in parts
-    )
-    head = "<tr><th>case</th><th>part</th><th>format</th><th class=n>KL mean</th><th class=n>budget</th><th class=n>KL P99</th><th class=n>budget</th><th class=n>top-1</th><th></th></tr>"
-    return f'<h2>One part at a time</h2><p class=soft>This part in its format, the others as stored.</p><div class="wide"><table>{head}{rows}</table></div>'
+    heads = ("case", "part", "format", "KL mean", "budget", "KL P99", "budget", "top-1", "budget", "first other choice")
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    table = f'<div class="wide"><table><tr>{head}</tr>{"".join(map(_part_row, parts))}</table></div>'
+    return f"<h2>One part at a time</h2><p class=soft>This part in its format, the others as stored.</p>{table}"
+
+
+def _part_row(p: PartReport) -> str:
+    d = p.decisions
+    numbers = [f"{value:.1e}" for value in (d.kl_mean, d.kl_mean_budget, d.kl_p99, d.kl_p99_budget)]
+    numbers += [f"{value:.1%}" for value in (d.top1, d.top1_budget)]
+    cells = "".join(f"<td class=name>{escape(text)}</td>" for text in (p.case, p.part, p.format, *numbers))
+    return f"<tr>{cells}<td>{escape(first_flip(d).removeprefix('; first other choice '))}</td></tr>"
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

@@ -50,7 +50,9 @@ def compare_pixels(model: Model, golden: Golden, prompt: Prompt) -> list[PixelDi
         at = int(np.searchsorted(ends, row, side="right"))
         # A tenth of a level is far above float rounding and far below a step.
         share = float(np.mean(error > 0.1 * level))
-        found.append(PixelDifference(name, float(error.max() / level), share, at, row - int(ends[at] - len(pictures[at].pixels)), column))
+        found.append(
+            PixelDifference(name, float(error.max() / level), share, at, row - int(ends[at] - len(pictures[at].pixels)), column)
+        )
     return found
 
 

@@ -157,7 +157,9 @@ def _case_lines(case: CaseReport, everything: bool) -> list[str]:
 
 
 def _stage_table(stages: Sequence[StageReport]) -> list[str]:
-    rows = [("stage", "verdict", "own", "allowed", "from prompt", "allowed", "max", "mean", "P99", "P99.9", "P99.99", "cosine")]
+    rows: list[tuple[str, ...]] = [
+        ("stage", "verdict", "own", "allowed", "from prompt", "allowed", "max", "mean", "P99", "P99.9", "P99.99", "cosine")
+    ]
     for s in stages:
         p = s.propagated
         own = "-" if s.own is None else f"{s.own.row:.1e}"

@@ -71,7 +71,9 @@ def parse_formats(text: str) -> FormatPlan:
 def verify(request: Request, told: Told = lambda text: None) -> Report:
     """Runs everything. Raises the errors of loading, capturing and reading goldens."""
     if (request.golden is None) == (request.against is None):
-        raise RequestError("ouzel verify", expected="either --golden DIR or --against WHAT", got="both" if request.golden else "neither")
+        raise RequestError(
+            "ouzel verify", expected="either --golden DIR or --against WHAT", got="both" if request.golden else "neither"
+        )
     plan = parse_formats(request.weights)
     told(f"loading {request.model or 'the embedded model'}")
     model = _load(request, request.engine, plan)
@@ -154,7 +156,8 @@ def _check_hashes(golden: Golden, model: Model, sums: dict[str, str]) -> None:
             sums[name] = manifest.sha256(path) if path.is_file() else "no such file"
         if sums[name] != digits:
             raise CheckpointError(
-                f"reading {golden.origin}", expected=f"goldens of this model ({path}: {sums[name][:16]})", got=f"goldens of another one ({str(digits)[:16]})",
+                f"reading {golden.origin}", expected=f"goldens of this model ({path}: {sums[name][:16]})",
+                got=f"goldens of another one ({str(digits)[:16]})",
                 fix="capture them again with `ouzel golden capture`",
             )  # fmt: skip
 
@@ -175,19 +178,23 @@ def _parts(
             found = alone.stages(prompt, ["logits"])["logits"]
             wanted = np.ascontiguousarray(golden.array("logits").reshape(-1, found.shape[1]))
             if len(wanted) == len(found):
-                yield PartReport(golden.name, part, plan.of(part), error, decide(found, wanted, FORMAT_GROWTH * error, centred=True))
+                yield PartReport(
+                    golden.name, part, plan.of(part), error, decide(found, wanted, FORMAT_GROWTH * error, centred=True)
+                )
 
 
 def _title(request: Request) -> str:
     return f"ouzel verify {request.model or 'the embedded model'}"
 
 
-def _facts(request: Request, model: Model, rounding: Rounding, sums: Mapping[str, str], goldens: Sequence[Golden]) -> dict[str, Any]:
+def _facts(
+    request: Request, model: Model, rounding: Rounding, sums: Mapping[str, str], goldens: Sequence[Golden]
+) -> dict[str, Any]:
     """What one must know to run it again."""
     return {
         "model": {
-            "folder": str(model.checkpoint.path), "family": model.family.name, "engine": model.engine.describe(), "weights": request.weights,
-            "formats by part": dict(rounding.by_part),
+            "folder": str(model.checkpoint.path), "family": model.family.name, "engine": model.engine.describe(),
+            "weights": request.weights, "formats by part": dict(rounding.by_part),
         },
         "environment": {
             "ouzel": ouzel.__version__, "python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine(),

@@ -59,7 +59,9 @@ def stages_of(model: Model, golden: Golden, prompt: Prompt) -> list[Stage]:
     vision = model.family.vision_graph()
     for kind in _kinds(prompt):
         prefix = _prefix(kind, prompt)
-        named = [n.removeprefix(prefix) for n in golden.arrays if n.startswith(prefix) and (prefix or not n.startswith(VIDEO_PREFIX))]
+        named = [
+            n.removeprefix(prefix) for n in golden.arrays if n.startswith(prefix) and (prefix or not n.startswith(VIDEO_PREFIX))
+        ]
         if prefix and f"{prefix}image_embeds" not in golden.arrays and "video_embeds" in golden.arrays:
             found += [Stage("video_embeds", "image_embeds", "vision", kind)]
         assert vision is not None
@@ -121,9 +123,7 @@ class _Vision:
             owns.append(self._run(parts, reference, values, slices))
             made[at] = {name: wholes[-1][name] for name in outputs}
             given[at] = {name: slices.get(name, wholes[-1][name]) for name in outputs}
-        return [
-            Run(stage, wanted[stage.name], _stack(wholes, stage.value), _stack(owns, stage.value)) for stage in stages
-        ]
+        return [Run(stage, wanted[stage.name], _stack(wholes, stage.value), _stack(owns, stage.value)) for stage in stages]
 
     def _wanted(self, stage: Stage) -> F32:
         return rows_of(self._golden, stage.name, self._graph.values[stage.value].width)
@@ -197,7 +197,9 @@ def _reference_pixels(golden: Golden, pictures: Sequence[Picture]) -> Iterator[P
         rows = rows_of(golden, name, picture.pixels.shape[1])[first : first + len(picture.pixels)]
         if len(rows) != len(picture.pixels):
             raise TensorError(
-                f"reading {golden.origin}, tensor {name}", expected=f"rows of picture {at}", got=f"{len(rows)} of {len(picture.pixels)} rows"
+                f"reading {golden.origin}, tensor {name}",
+                expected=f"rows of picture {at}",
+                got=f"{len(rows)} of {len(picture.pixels)} rows",
             )
         yield replace(picture, pixels=np.ascontiguousarray(rows), key=f"golden {golden.origin} {at}")
 

@@ -21,7 +21,7 @@ from ouzel.verify.golden import Golden, check_family
 from ouzel.verify.interface import Check, prompt_checks
 from ouzel.verify.metrics import Difference, compare, heat
 from ouzel.verify.pixels import PixelDifference, compare_pixels
-from ouzel.verify.report import HOLDS, MADE, OUTLIER, PASSED, CaseReport, Finding, StageReport
+from ouzel.verify.report import HOLDS, MADE, OUTLIER, PASSED, CaseReport, Finding, Gate, StageReport
 from ouzel.verify.stages import Run, Stage, not_compared, run_stages, stages_of, with_reference
 from ouzel.verify.tolerance import FORMAT_GROWTH, own_tolerance, propagated_tolerance
 
@@ -176,7 +176,7 @@ class _Case:
             state.function, state.heat[0], tuple(tuple(row) for row in state.heat[1]), tuple(state.notes), positions,
         )  # fmt: skip
 
-    def _findings(self, made: Sequence[gates.Gate]) -> tuple[Finding, ...]:
+    def _findings(self, made: Sequence[Gate]) -> tuple[Finding, ...]:
         state = self.state
         return tuple([
             *explain.of_checks(state.checks), *explain.of_pixels(state.pixels),
