@@ -57,6 +57,8 @@ OUZEL_INLINE void with_type(WeightType type, const F& f) {
       return f.template run<WeightType::bf16>();
     case WeightType::f16:
       return f.template run<WeightType::f16>();
+    default:  // packed types have kernels of their own
+      return;
   }
 }
 
