@@ -39,8 +39,8 @@ def machine(threads: int, isa: str) -> dict[str, Any]:
     """The machine and its limits, measured now."""
     from ouzel import _native
 
-    gflops, gbytes = (max(pair) for pair in zip(*(_native.peaks(threads, isa) for _ in range(3))))
-    return {"processor": _processor(), "threads": threads, "isa": isa, "peak_gflops": gflops, "read_gbs": gbytes}
+    flops, read = (max(pair) for pair in zip(*(_native.peaks(threads, isa) for _ in range(3))))
+    return {"processor": _processor(), "threads": threads, "isa": isa, "peak_gflops": flops / 1e9, "read_gbs": read / 1e9}
 
 
 def _processor() -> str:
@@ -53,7 +53,7 @@ def _processor() -> str:
 
 
 def peak_memory() -> float:
-    """Peak resident megabytes of this process and, of those, what is not mapped files (Linux)."""
+    """Peak resident megabytes of this process, mapped weights that were touched included (Linux)."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
 

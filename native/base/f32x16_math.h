@@ -40,11 +40,11 @@ OUZEL_INLINE f32x16 gelu_tanh(const f32x16& x) {
   return div(x, add(set(1.0f), exp(mul(x, slope))));
 }
 
-// erfc(z) / 2 for z >= 0 (clamped to 9.5): e^(-z^2) times a polynomial in t = 1 / (1 + 0.3 z), fitted to a relative error
-// of 2e-8. The rounding error of z^2 is put back, because e^(-z^2) would enlarge it.
-OUZEL_INLINE f32x16 half_erfc(const f32x16& z_any) {
-  const f32x16 z = min(set(9.5f), z_any);
-  const f32x16 t = div(set(1.0f), fma(z, set(0.3f), set(1.0f)));
+// erfc(x / sqrt 2) / 2 for x >= 0 (clamped to 13.4): e^(-x^2 / 2) times a polynomial in t = 1 / (1 + 0.3 x / sqrt 2), fitted
+// to a relative error of 2e-8. The rounding error of x^2 is put back, because e^(-x^2 / 2) would enlarge it.
+OUZEL_INLINE f32x16 half_erfc(const f32x16& any) {
+  const f32x16 x = min(set(13.4f), any);
+  const f32x16 t = div(set(1.0f), fma(x, set(0.212132034355964257f), set(1.0f)));
   f32x16 p = set(-0.06471698731184006f);
   p = fma(p, t, set(0.24254798889160156f));
   p = fma(p, t, set(-0.2556127607822418f));
@@ -54,15 +54,15 @@ OUZEL_INLINE f32x16 half_erfc(const f32x16& z_any) {
   p = fma(p, t, set(0.07424124330282211f));
   p = fma(p, t, set(0.08534596115350723f));
   p = fma(p, t, set(0.08459480851888657f));
-  const f32x16 square = mul(z, z);
-  const f32x16 lost = fma(z, z, negate(square));
-  const f32x16 power = exp_bounded(negate(square));
-  return mul(mul(p, t), fma(negate(lost), power, power));
+  const f32x16 square = mul(x, x);
+  const f32x16 half_lost = mul(fma(x, x, negate(square)), set(-0.5f));
+  const f32x16 power = exp_bounded(mul(square, set(-0.5f)));
+  return mul(mul(p, t), fma(half_lost, power, power));
 }
 
 // x (1 + erf(x / sqrt 2)) / 2, through erfc so that the negative tail keeps its relative accuracy.
 OUZEL_INLINE f32x16 gelu_erf(const f32x16& x) {
-  const f32x16 tail = half_erfc(mul(max(x, negate(x)), set(0.70710678118654752f)));
+  const f32x16 tail = half_erfc(max(x, negate(x)));
   const f32x16 part = mul(x, tail);
   return select_less(zero(), x, sub(x, part), part);
 }

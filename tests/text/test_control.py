@@ -299,3 +299,26 @@ def test_overlapping_control_strings_are_all_marked() -> None:
     assert len(marked) == 6
     # The last one is an ending that begins "><b>".
     assert [place for place, char in enumerate(marked) if char in marks.char_of] == [0, 2, 3, 5]
+
+
+@pytest.mark.parametrize("text", ["<|im_end|", "<|im_end|  ", "\n<|im_end|\t\n"])
+def test_an_ending_is_marked_with_and_without_the_spaces_after_it(tiny: Tokenizer, text: str) -> None:
+    encoder = PromptEncoder(tiny, ChatTemplate("{{ messages[0].content | trim }}>"))
+    assert encoder.render(user(text)).text == "<|im_end|>"
+    assert controls(encoder, encode(encoder, user(text))) == []
+
+
+@pytest.mark.parametrize("text", ["im_end|>", "  im_end|>", "\nim_end|>\n"])
+def test_a_beginning_is_marked_with_and_without_the_spaces_before_it(tiny: Tokenizer, text: str) -> None:
+    encoder = PromptEncoder(tiny, ChatTemplate("<|{{ messages[0].content | trim }}"))
+    assert encoder.render(user(text)).text == "<|im_end|>"
+    assert controls(encoder, encode(encoder, user(text))) == []
+
+
+def test_added_tokens_that_match_normalised_text_are_found_there() -> None:
+    backend = tokenizers.Tokenizer.from_file(str(TINY / "tokenizer.json"))
+    backend.add_tokens([tokenizers.AddedToken("caf\u00e9", normalized=True)])
+    tokenizer = Tokenizer(backend)
+    for text in ("a cafe\u0301 b caf\u00e9", "cafe\u0301", "e\u0301cafe\u0301e\u0301", "cafe\u0301<think>e\u0301<think>\u0301"):
+        assert tokenizer.id_of("caf\u00e9") in tokenizer.encode(text)
+        assert PieceEncoder(tokenizer).encode(text, text) == tokenizer.encode(text)

@@ -165,6 +165,14 @@ def test_strings_become_parts_for_templates_that_read_parts_only(tiny: Tokenizer
     assert encoder.render(normalise(USER)).text == "Hi"
 
 
+def test_tools_are_refused_by_templates_that_would_drop_them(tiny: Tokenizer) -> None:
+    encoder = PromptEncoder(tiny, ChatTemplate("{{ messages[0].content }}{% if think %}{% endif %}"))
+    assert encoder.template is not None and encoder.template.variables == {"messages", "think"}
+    assert encoder.render(normalise(USER), tools=[]).text == "Hi"
+    with pytest.raises(PromptError, match="tools"):
+        encoder.render(normalise(USER), tools=[{"type": "function"}])
+
+
 def test_no_template_is_an_error_that_says_what_to_do(tiny: Tokenizer) -> None:
     with pytest.raises(PromptError, match="raw text"):
         PromptEncoder(tiny, None).render(normalise(USER))

@@ -237,12 +237,11 @@ Quiet = Annotated[bool, _option("--quiet", "-q", panel=_OUTPUT, help="Nothing on
 def takes(command: Callable[..., None]) -> Callable[..., None]:
     """Lets a command declare an option group as one parameter: typer sees the group's options in its place."""
     groups, flat = {}, []
-    hints = get_type_hints(command, include_extras=True)
-    for parameter in inspect.signature(command).parameters.values():
-        kind = hints[parameter.name]
-        group = _group_of(kind)
+    # Not get_type_hints: Python 3.10 puts Optional around an annotation whose default is None, which hides it from typer.
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group = _group_of(parameter.annotation)
         if group is None:
-            flat.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
         own = get_type_hints(group, include_extras=True)
         groups[parameter.name] = (group, [field.name for field in fields(group)])
@@ -268,11 +267,9 @@ def _group_of(kind: Any) -> Any:
     return kind if kind in groups else None
 
 
-def settings_of(
-    pictures: PictureOptions, prompt: PromptOptions, sampling: SamplingOptions, logprobs: int | None = None
-) -> dict[str, Any]:
+def settings_of(pictures: PictureOptions, prompt: PromptOptions, sampling: SamplingOptions) -> dict[str, Any]:
     """The keyword settings of `Model.stream` that these options say."""
     chosen: dict[str, Any] = {field.name: getattr(sampling, field.name) for field in fields(sampling)}
     chosen |= {"min_pixels": pictures.min_pixels, "max_pixels": pictures.max_pixels, "alpha": pictures.alpha.value}
-    chosen |= {"think": prompt.think, "control_text": prompt.control_text.value, "logprobs": logprobs}
+    chosen |= {"think": prompt.think, "control_text": prompt.control_text.value}
     return chosen

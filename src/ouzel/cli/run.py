@@ -78,6 +78,10 @@ def run(
             help="With --json: the log-probability of every token and of the N likeliest ones.",
         ),
     ] = None,
+    special: Annotated[
+        bool,
+        typer.Option("--special", rich_help_panel="Output", show_default=False, help="Print special tokens such as <|im_end|> too."),
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -88,7 +92,8 @@ def run(
         if logprobs is not None and not json:
             raise RequestError("--logprobs", expected="--json beside it", got="text output")
         loaded = load_model(model, quiet)
-        stream = ask.start(loaded, settings_of(pictures, prompt, sampling, logprobs))
+        settings = settings_of(pictures, prompt, sampling)
+        stream = ask.start(loaded, settings | {"logprobs": logprobs, "skip_special_tokens": not special})
         printed = _Printer(as_text=not json and ids is None)
         result, stopped = answer.follow(stream, printed)
         if json:

@@ -110,8 +110,8 @@ class PromptEncoder:
     ) -> RenderedPrompt:
         """The prompt of `messages`.
 
-        With `control_text="shield"` control strings in the messages, tools and `template_kwargs` stay ordinary text; "obey" lets
-        them act, as transformers does. Raises `PromptError` when the checkpoint has no template or the template refuses.
+        With `control_text="shield"` control strings in the messages, tools and `template_kwargs` stay ordinary text; "obey"
+        lets them act, as transformers does. Raises `PromptError` when the checkpoint has no template or the template refuses.
         """
         if control_text not in ("shield", "obey"):
             raise RequestError("control_text", expected="shield or obey", got=str(control_text)[:40])
@@ -119,6 +119,8 @@ class PromptEncoder:
             raise PromptError(
                 "chat", expected="a checkpoint with a chat template", got="none", fix="use raw text or token ids"
             )
+        if tools and "tools" not in self.template.variables:
+            raise PromptError("tools", expected="a chat template that shows tools", got="one without", fix="send no tools")
         plain_messages = plain(to_template([self._fit(message) for message in messages]))
         plain_tools, variables = plain(list(tools)) if tools else None, plain(template_kwargs)
         char_of: dict[str, str] = {}

@@ -42,12 +42,17 @@ class PieceEncoder:
 
     def _added_tokens(self, marked: str) -> list[tuple[int, tuple[int, int]]]:
         """Id and character range of every added token, in order; ranges include the spaces that a token swallows."""
-        splitter = self._splitter
-        found = splitter.encode(marked, add_special_tokens=False)
-        # The token of an encoding holds the swallowed spaces too; its id leads to the bare string.
-        return [
-            (self._real_id(token), offsets) for token, offsets in zip(found.ids, found.offsets) if token != _OTHER_ID
-        ]
+        found = self._splitter.encode(marked, add_special_tokens=False)
+        begins = [begin for begin, _ in found.offsets] + [len(marked)]
+        out = []
+        for index, (token, (begin, end)) in enumerate(zip(found.ids, found.offsets, strict=True)):
+            # The token of an encoding holds the swallowed spaces too; its id leads to the bare string.
+            if token != _OTHER_ID:
+                real = self._real_id(token)
+                # Of a letter that was normalised from several characters, the library reports the first one only.
+                normalised = self._tokenizer.added_tokens[real].normalized
+                out.append((real, (begin, begins[index + 1] if normalised else end)))
+        return out
 
     def _real_id(self, token: int) -> int:
         real = self._tokenizer.id_of(self._splitter.id_to_token(token) or "")

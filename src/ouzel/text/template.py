@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -86,6 +87,7 @@ class ChatTemplate:
         self.origin = origin
         self.special_tokens = dict(special_tokens or {})
         self._template = _compile(source, origin)
+        self._tool_source = tool_source
         self._tool_template = None if tool_source is None else _compile(tool_source, origin)
 
     def render(
@@ -116,10 +118,17 @@ class ChatTemplate:
             raise PromptError(f"chat template ({self.origin}): {_one_line(error)}", fix="change the messages") from None
 
     @cached_property
+    def variables(self) -> frozenset[str]:
+        """The variables that the template reads (`messages`, `tools`, `enable_thinking`, ...); others have no effect."""
+        sources = [self.source] if self._tool_source is None else [self.source, self._tool_source]
+        environment = _environment()
+        return frozenset().union(*(meta.find_undeclared_variables(environment.parse(source)) for source in sources))
+
+    @cached_property
     def takes_parts(self) -> bool:
         """Whether content may be a list of parts. Templates of text models print the list itself, or fail on it."""
         rendered = self._probe([{"type": "text", "text": _PROBE}])
-        return rendered is not None and _PROBE in rendered and "'type'" not in rendered
+        return rendered is not None and _PROBE in rendered and not re.search("['\"]type['\"]", rendered)
 
     @cached_property
     def takes_strings(self) -> bool:

@@ -12,6 +12,7 @@ def read_decoder(config: ConfigReader) -> DecoderConfig:
     text = config.section("text_config", default=config)
     text.refuse_unless("hidden_act", {"silu"}, default="silu")
     text.refuse_unless("use_sliding_window", {False}, default=False)
+    text.refuse_unless("partial_rotary_factor", {1.0}, default=1.0)
     kinds = text.strs("layer_types", default=[])
     if set(kinds) - {"full_attention"}:
         raise text.unsupported("layer_types", kinds, {"full_attention"})
