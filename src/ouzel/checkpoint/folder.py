@@ -12,6 +12,7 @@ from ouzel.checkpoint import hub
 from ouzel.checkpoint.config import ConfigReader, refuse_quantized
 from ouzel.checkpoint.generation_config import GenerationDefaults, eos_token_ids
 from ouzel.checkpoint.json_file import os_error, read_bytes, read_json
+from ouzel.checkpoint.packed import HEADER, PackedHeader, is_packed, open_packed_tensors, read_header
 from ouzel.checkpoint.tensor_index import TensorIndex, open_tensors
 from ouzel.checkpoint.text import shown_name
 from ouzel.errors import CheckpointError, RequestError, UnsupportedError
@@ -22,13 +23,15 @@ CONFIG = "config.json"
 class Checkpoint:
     """An opened folder: its configuration at once, its tensors when asked for.
 
-    `path` is the folder, `config` the object in config.json, `name` what the user gave (a path or a hub id).
+    `path` is the folder, `config` the object in config.json, `name` what the user gave (a path or a hub id), `packed`
+    the header of a packed folder, whose configuration stands there; None for a model folder.
     """
 
-    def __init__(self, path: Path, config: dict[str, Any], name: str) -> None:
+    def __init__(self, path: Path, config: dict[str, Any], name: str, packed: PackedHeader | None = None) -> None:
         self.path = path
         self.config = config
         self.name = name
+        self.packed = packed
 
     @staticmethod
     def open(
@@ -41,6 +44,9 @@ class Checkpoint:
         """
         name = os.fsdecode(path_or_hub_id)
         folder = _find(name, revision, offline)
+        if is_packed(folder):
+            header = read_header(folder)
+            return Checkpoint(folder, header.config, name, header)
         config = read_json(_config_file(folder))
         checkpoint = Checkpoint(folder, config, name)
         refuse_quantized(checkpoint.reader())
@@ -53,7 +59,7 @@ class Checkpoint:
 
     def reader(self) -> ConfigReader:
         """A typed reader of config.json."""
-        return ConfigReader(self.config, str(self.path / CONFIG))
+        return ConfigReader(self.config, str(self.path / (CONFIG if self.packed is None else HEADER)))
 
     def file(self, name: str) -> Path | None:
         """The path of the file `name` in the folder, None when there is none."""
@@ -89,7 +95,7 @@ class Checkpoint:
     def tensors(self) -> TensorIndex:
         """All tensors by name, mapped, with every header checked on first use."""
         try:
-            return open_tensors(self.path)
+            return open_tensors(self.path) if self.packed is None else open_packed_tensors(self.path)
         except OSError as error:
             raise os_error("reading the weights", self.path, error) from None
 

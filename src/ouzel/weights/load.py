@@ -79,7 +79,7 @@ def load_weights(
             target = choose_format(spec, plan, view.dtype)
             key = (view.name, target.name, spec.transform, spec.loaded_shape, spec.kind in VECTOR_KINDS)
             if key not in made:
-                made[key] = _make(spec, view, target, align, packing, weighing.get(name))
+                made[key] = make_array(spec, view, target, align, packing, weighing.get(name))
             array, mapped = made[key]
             weights[name] = Weight(name, target, array, spec, view.name, view.file, mapped, spec.final_shape)
     return WeightSet(weights, notes)
@@ -221,7 +221,7 @@ def _check_tensor(spec: TensorSpec, view: TensorView) -> None:
 # -- making ----------------------------------------------------------------------------------------------------------
 
 
-def _make(
+def make_array(
     spec: TensorSpec, view: TensorView, target: Format, align: int, packing: Packer, importance: NDArray[Any] | None
 ) -> tuple[NDArray[Any], bool]:
     """The stored array of a weight in the format `target`, and whether it is the mapped file itself."""
