@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ouzel.checkpoint.folder import Checkpoint
 from ouzel.engines.base import BLOCK_TOKENS, Engine, Executable
 from ouzel.engines.registry import make_engine
-from ouzel.errors import ImageError, RequestError
+from ouzel.errors import CheckpointError, ImageError, RequestError
 from ouzel.generation.generator import Generator
 from ouzel.generation.prepare import Preparer, PromptOptions
 from ouzel.generation.request import Chunk, GenerationParams, Prompt, Result
@@ -64,7 +64,7 @@ class Model:
         self.weights: WeightSet = open_weights(
             checkpoint, self.family.tensor_table(), formats, tied=self.family.tied, check=check, threads=threads
         )
-        self.tokenizer = _tokenizer(checkpoint)
+        self.tokenizer = _tokenizer(checkpoint, self.family.sizes.vocab)
         self._encoder = None if self.tokenizer is None else PromptEncoder(self.tokenizer, load_template(checkpoint.path))
         self._preparer = Preparer(self.family, self._encoder)
         self._compiled: dict[str, Executable] = {}
@@ -126,11 +126,6 @@ class Model:
     def prepare(self, messages: Sequence[Mapping[str, Any]], settings: Settings | None = None) -> Prompt:
         """The prompt of a conversation without running it: ids, positions, pictures as the model will see them."""
         return self._preparer.chat(messages, (settings or Settings()).prompt)
-
-    def starts_thinking(self, prompt: Prompt) -> bool:
-        """Whether the answer to this prompt begins inside a thinking block."""
-        text = prompt.text.rstrip()
-        return text.endswith("<think>")
 
     # -- raw generation ----------------------------------------------------------------------------------------------
 
@@ -341,11 +336,17 @@ def embedded_path() -> Path:
     return Path(str(resources.files("ouzel"))) / "embedded" / "reader"
 
 
-def _tokenizer(checkpoint: Checkpoint) -> Tokenizer | None:
+def _tokenizer(checkpoint: Checkpoint, vocab: int) -> Tokenizer | None:
     """None when the folder has no tokenizer file at all: token ids still work."""
     if not any(checkpoint.file(name) for name in ("tokenizer.json", "vocab.json")):
         return None
-    return Tokenizer.from_folder(checkpoint.path)
+    tokenizer = Tokenizer.from_folder(checkpoint.path)
+    if tokenizer.largest_id >= vocab:
+        raise CheckpointError(
+            f"loading {checkpoint.path}", expected=f"a tokenizer with ids below vocab_size ({vocab}, config.json)",
+            got=f"the id {tokenizer.largest_id}", fix="take the tokenizer files of the model's own release",
+        )  # fmt: skip
+    return tokenizer
 
 
 def _is_one_prompt(prompt: Any) -> bool:

@@ -253,22 +253,22 @@ def test_results_that_are_not_finite(ouzel, tiny):
 
 
 def test_our_own_faults(ouzel, monkeypatch):
-    import ouzel as package
+    from ouzel import model
 
     def broken(*args, **keywords):
         raise KeyError("surprise")
 
-    monkeypatch.setattr(package, "load", broken, raising=False)
+    monkeypatch.setattr(model, "load", broken)
     refused(ouzel("run", "Hello"), "KeyError", "surprise", "bug", code=1)
     found = ouzel("--debug", "run", "Hello")
     assert found.code == 1 and "Traceback" in found.err and "in broken" in found.err
 
 
 def test_no_memory(ouzel, monkeypatch):
-    import ouzel as package
+    from ouzel import model
 
     def greedy(*args, **keywords):
         raise MemoryError
 
-    monkeypatch.setattr(package, "load", greedy, raising=False)
+    monkeypatch.setattr(model, "load", greedy)
     refused(ouzel("run", "Hello"), "not enough memory", code=1)

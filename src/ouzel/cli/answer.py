@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
@@ -26,32 +27,58 @@ def follow(stream: Stream, show: Callable[[str], None]) -> tuple[Result, bool]:
     """
     events: queue.Queue[tuple[str, Any]] = queue.Queue()
     worker = threading.Thread(target=_pump, args=(stream, events), name="ouzel-answer", daemon=True)
-    worker.start()
-    stopped = False
-    while True:
+    with _CtrlC(stream) as ctrl_c:
+        worker.start()
         try:
-            kind, value = events.get(timeout=_WAKE_SECONDS)
-        except queue.Empty:
-            continue
+            while True:
+                kind, value = _next(events)
+                if kind == "failed":
+                    raise value
+                if kind == "done":
+                    return value, ctrl_c.pressed
+                show(value)
         except KeyboardInterrupt:
-            if stopped:
-                raise
-            stopped = True
             stream.cancel()
-            continue
-        if kind == "failed":
-            raise value
-        if kind == "done":
-            return value, stopped
-        try:
-            show(value)
-        except KeyboardInterrupt:
-            stopped = True
-            stream.cancel()
+            raise
         except BaseException:
             stream.cancel()
             worker.join()
             raise
+
+
+class _CtrlC:
+    """While open, the first Ctrl-C stops the stream and nothing else: an exception could lose a piece of text that is
+    on its way. The second one is a KeyboardInterrupt."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._before: Any = None
+        self.pressed = False
+
+    def __enter__(self) -> _CtrlC:
+        # Only the main thread may set handlers; one that was set by others, or an ignored signal, stays.
+        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if usual and threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+        self._stream.cancel()
+
+
+def _next(events: queue.Queue[tuple[str, Any]]) -> tuple[str, Any]:
+    while True:
+        try:
+            return events.get(timeout=_WAKE_SECONDS)
+        except queue.Empty:
+            continue
 
 
 def _pump(stream: Stream, events: queue.Queue[tuple[str, Any]]) -> None:
@@ -68,7 +95,8 @@ def _pump(stream: Stream, events: queue.Queue[tuple[str, Any]]) -> None:
 def picture_lines(result: Result, names: list[str]) -> list[str]:
     """One line for each picture: its sizes, its tokens, and what was done to it."""
     lines = []
-    for number, picture in enumerate(result.pictures):
+    for number, report in enumerate(result.pictures):
+        picture: dict[str, Any] = dict(report)
         name = f" {names[number]}" if number < len(names) else ""
         seen = "x".join(str(side) for side in picture["resized_size"])
         of = "x".join(str(side) for side in picture["source_size"])

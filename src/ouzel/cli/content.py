@@ -73,7 +73,7 @@ def message(role: str, parts: Sequence[Part], text: str | None) -> dict[str, Any
 
 def describe_source(part: Part) -> str:
     """How a part is called in notes."""
-    source = part.get("image", part.get("video"))
+    source = part["image"] if "image" in part else part["video"]
     if isinstance(source, bytes):
         return "stdin"
     text = os.fspath(source)

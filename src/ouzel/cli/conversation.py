@@ -73,7 +73,7 @@ class Conversation:
             raise RequestError("/load", expected=f"a readable file {path}", got=_reason(error)) from None
         except ValueError as error:
             raise RequestError("/load", expected=f"JSON in {path}", got=str(error)) from None
-        messages = data.get("messages") if isinstance(data, dict) else data
+        messages: Any = data.get("messages") if isinstance(data, dict) else data
         _check(messages, path)
         self.system = None
         if messages[0]["role"] == "system":

@@ -22,9 +22,9 @@ def load_model(options: ModelOptions, quiet: bool = False) -> Model:
     downloads = may_download(options.model)
     # A spinner would fight with the progress bars of a download.
     with console.busy(f"loading {options.model or 'the embedded model'}", quiet or downloads):
-        import ouzel
+        from ouzel import model as api
 
-        model = ouzel.load(
+        model = api.load(
             options.model,
             engine=options.engine.value,
             threads=options.threads,

@@ -258,7 +258,7 @@ def takes(command: Callable[..., None]) -> Callable[..., None]:
     flattened.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     flattened.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     # Left in place it would lead inspect and typer back to the function with the groups.
-    del flattened.__wrapped__  # type: ignore[attr-defined]
+    del flattened.__wrapped__
     return flattened
 
 

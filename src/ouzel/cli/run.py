@@ -21,7 +21,7 @@ from ouzel.cli.options import (
     settings_of,
     takes,
 )
-from ouzel.errors import RequestError
+from ouzel.errors import OuzelError, RequestError
 
 if TYPE_CHECKING:
     from ouzel.model import Model, Stream
@@ -95,7 +95,11 @@ def run(
         settings = settings_of(pictures, prompt, sampling)
         stream = ask.start(loaded, settings | {"logprobs": logprobs, "skip_special_tokens": not special})
         printed = _Printer(as_text=not json and ids is None)
-        result, stopped = answer.follow(stream, printed)
+        try:
+            result, stopped = answer.follow(stream, printed)
+        except OuzelError:
+            printed.end(begun_only=True)
+            raise
         if json:
             console.write_line(console.json_text(answer.as_json(loaded, result)))
         elif ids is not None:
@@ -120,9 +124,9 @@ class _Printer:
             console.write_answer(text)
             self._last = text
 
-    def end(self) -> None:
-        """A line end, unless the text has one."""
-        if not self._last.endswith("\n"):
+    def end(self, begun_only: bool = False) -> None:
+        """A line end, unless the text has one; with `begun_only` only after some text."""
+        if not self._last.endswith("\n") and (self._last or not begun_only):
             console.write("\n")
 
 

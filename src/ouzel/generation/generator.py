@@ -44,7 +44,7 @@ class Generator:
 
     def add(self, prompt: Prompt, params: GenerationParams) -> Sequence:
         """Queues a request. Raises ContextError before anything runs when it cannot fit."""
-        params.validate()
+        params.validate(self._family.sizes.vocab)
         self._check_context(prompt)
         sequence = Sequence(prompt, params, self._eos, self._tokenizer, _hashes(prompt))
         with self._lock:

@@ -50,13 +50,13 @@ class GenerationParams:
     ignore_eos: bool = False
     skip_special_tokens: bool = True
 
-    def validate(self) -> None:
-        """Raises RequestError naming the setting that is out of range."""
+    def validate(self, vocab: int | None = None) -> None:
+        """Raises RequestError naming the setting that is out of range; `vocab` bounds the ids of `logit_bias`."""
         if not isinstance(self.max_tokens, int) or isinstance(self.max_tokens, bool) or self.max_tokens < 1:
             raise RequestError("max_tokens", expected="a whole number from 1", got=repr(self.max_tokens))
         if any(not isinstance(text, str) or not text for text in self.stop):
             raise RequestError("stop", expected="strings that are not empty", got=repr(self.stop))
-        self.sampling.validate()
+        self.sampling.validate(vocab)
 
 
 @dataclass(frozen=True)
