@@ -35,14 +35,25 @@ class Checkpoint:
 
     @staticmethod
     def open(
-        path_or_hub_id: str | os.PathLike[str], *, revision: str | None = None, offline: bool | None = None
+        path_or_hub_id: str | os.PathLike[str],
+        *,
+        revision: str | None = None,
+        offline: bool | None = None,
+        mmproj: str | os.PathLike[str] | None = None,
     ) -> Checkpoint:
-        """The checkpoint in a folder, or of a hub id ("organisation/name") that is no existing path.
+        """The checkpoint in a folder, in a GGUF file, or of a hub id ("organisation/name") that is no existing path.
 
-        `revision` and `offline` are for hub ids (see `hub.fetch`). Raises `CheckpointError` when the folder or its
-        config.json is not there or cannot be used, `UnsupportedError` for GGUF files and quantised checkpoints.
+        `revision` and `offline` are for hub ids (see `hub.fetch`), `mmproj` is the picture file of a GGUF model. Raises
+        `CheckpointError` when the folder or its config.json is not there or cannot be used, `UnsupportedError` for
+        quantised checkpoints.
         """
         name = os.fsdecode(path_or_hub_id)
+        if name.lower().endswith(".gguf") and not os.path.isdir(name):
+            from ouzel.checkpoint.gguf import open_gguf  # it builds on this module
+
+            return open_gguf(name, mmproj)
+        if mmproj is not None:
+            raise RequestError("mmproj", expected="a picture file with a GGUF model only", got=f"the model {shown_name(name)}")
         folder = _find(name, revision, offline)
         if is_packed(folder):
             header = read_header(folder)
@@ -143,13 +154,6 @@ def _find(name: str, revision: str | None, offline: bool | None) -> Path:
 
 
 def _not_a_folder(operation: str, path: Path) -> Exception:
-    if path.suffix.lower() == ".gguf":
-        return UnsupportedError(
-            operation,
-            expected="a checkpoint folder",
-            got="a GGUF file, which comes in a later version",
-            fix="use the Hugging Face folder of the model",
-        )
     return CheckpointError(
         operation,
         expected="a checkpoint folder",
@@ -169,8 +173,8 @@ def _config_file(folder: Path) -> Path:
     operation = f"reading the checkpoint folder {folder}"
     gguf = [name for name in names if name.lower().endswith(".gguf")]
     if gguf:
-        raise UnsupportedError(
-            operation, expected=CONFIG, got=f"GGUF ({gguf[0]}), which comes in a later version"
+        raise CheckpointError(
+            operation, expected=CONFIG, got=f"GGUF ({gguf[0]})", fix=f"give the file: {folder / gguf[0]}"
         )
     if "adapter_config.json" in names:
         raise UnsupportedError(
