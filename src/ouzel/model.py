@@ -318,7 +318,7 @@ def load(
     name = model if model is not None and model != EMBEDDED else embedded_path()
     checkpoint = Checkpoint.open(name, revision=revision, offline=offline)
     if cache_packed:
-        from ouzel.conversion.cache import packed_in_cache
+        from ouzel.packed.cache import packed_in_cache
 
         checkpoint = packed_in_cache(checkpoint, formats, threads)
     return Model(checkpoint, make_engine(engine, threads), formats, chunk=chunk, check=check, threads=threads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,8 @@ Rows = Callable[[int], NDArray[np.int64]]
 class GgufTensor(TensorView):
     """One tensor of a GGUF file as a `TensorView`.
 
-    Types of plain numbers are the mapped file itself. Block types have `dtype` "F32", and `data` makes the values anew each
-    time; `codes` gives their blocks as they are, for the packed format `form` that holds them exactly (None for others).
+    Types of plain numbers are the mapped file itself. Block types have `dtype` "F32", and `data` makes the values when it is
+    looked at and keeps them only as long as somebody holds them; `codes` gives their blocks as they are, for the packed format `form` that holds them exactly (None for others).
     `rows` rearranges the first axis (a function of its length to the file's row for each row).
     """
 
@@ -43,6 +44,7 @@ class GgufTensor(TensorView):
             ("_entry", entry),
             ("_source", file),
             ("_rows", rows),
+            ("_made", None),
         ):
             object.__setattr__(self, key, value)
 
@@ -57,6 +59,16 @@ class GgufTensor(TensorView):
         return self.kind.form
 
     @property
+    def stored(self) -> str:
+        """`form`, or the file's type."""
+        return self.form or self.kind.name
+
+    @property
+    def mapped(self) -> bool:
+        """Whether `data` is the mapped file."""
+        return self.kind.name in _PLAIN and self._rows is None  # type: ignore[attr-defined]
+
+    @property
     def nbytes(self) -> int:
         """Bytes in the file."""
         return self._entry.nbytes  # type: ignore[attr-defined, no-any-return]
@@ -67,7 +79,11 @@ class GgufTensor(TensorView):
         if self.kind.name in _PLAIN:
             values = self._bytes().view(_PLAIN[self.kind.name]).reshape(self.shape)
             return values if self._order() is None else values[self._order()]
-        return self._decoded()
+        made = None if self._made is None else self._made()  # type: ignore[attr-defined]
+        if made is None:
+            made = self._decoded()
+            object.__setattr__(self, "_made", weakref.ref(made))
+        return made  # type: ignore[no-any-return]
 
     def codes(self) -> BlockCodes:
         """The blocks of a tensor with a `form`, in the order of its rows."""

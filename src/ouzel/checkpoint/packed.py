@@ -45,10 +45,13 @@ class PackedHeader:
 
 def is_packed(folder: Path) -> bool:
     """Whether the folder says that it is a packed one; a config.json of a model folder goes first."""
-    if not (folder / HEADER).is_file():
+    try:
+        if not (folder / HEADER).is_file():
+            return False
+        if not (folder / "config.json").is_file():
+            return True
+    except OSError:  # whoever reads the folder next says what is wrong
         return False
-    if not (folder / "config.json").is_file():
-        return True
     try:
         return read_json(folder / HEADER).get("format") == FORMAT
     except CheckpointError:

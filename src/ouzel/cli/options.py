@@ -26,6 +26,12 @@ class WeightFormat(str, Enum):
     f32 = "f32"
     bf16 = "bf16"
     f16 = "f16"
+    q8 = "q8"
+    q4 = "q4"
+    q4m = "q4m"
+
+
+FORMAT_NAMES = "|".join(form.value for form in WeightFormat)
 
 
 class Alpha(str, Enum):
@@ -65,6 +71,27 @@ Offline = Annotated[
 ]
 
 
+PARTS = ("vision", "projector", "text", "head", "embedding")
+
+
+def _part_option(part: str, what: str) -> Any:
+    help = f"Another format for {what}. Default: what --weights says."
+    return _option(f"--{part}", panel=_MODEL, metavar="FORMAT", help=help)
+
+
+VisionFormat = Annotated[Optional[WeightFormat], _part_option("vision", "the vision tower")]
+ProjectorFormat = Annotated[Optional[WeightFormat], _part_option("projector", "the projector behind it")]
+TextFormat = Annotated[Optional[WeightFormat], _part_option("text", "the decoder")]
+HeadFormat = Annotated[Optional[WeightFormat], _part_option("head", "the vocabulary head")]
+EmbeddingFormat = Annotated[Optional[WeightFormat], _part_option("embedding", "the token embedding")]
+
+
+def part_formats(options: Any) -> dict[str, str | None]:
+    """The formats by part out of options named `vision_weights` and so on."""
+    chosen = {part: getattr(options, f"{part}_weights") for part in PARTS}
+    return {part: None if form is None else form.value for part, form in chosen.items()}
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """Which model, and how it runs."""
@@ -82,10 +109,25 @@ class ModelOptions:
     weights: Annotated[
         WeightFormat,
         _option(
-            "--weights", panel=_MODEL, metavar="auto|f32|bf16|f16",
-            help="Number format of the weights in memory. Default: auto, as the checkpoint stores them.",
+            "--weights", "-w", panel=_MODEL, metavar=FORMAT_NAMES,
+            help="Number format of the weights. q4 and q4m keep vision, projector, head and embedding at q8. Default: auto, as stored.",
         ),
     ] = WeightFormat.auto  # fmt: skip
+    vision_weights: VisionFormat = None
+    projector_weights: ProjectorFormat = None
+    text_weights: TextFormat = None
+    head_weights: HeadFormat = None
+    embedding_weights: EmbeddingFormat = None
+    cache_packed: Annotated[
+        bool,
+        _option(
+            "--cache-packed", panel=_MODEL,
+            help="Keep the quantised weights in the cache folder (OUZEL_CACHE) and map them the next time.",
+        ),
+    ] = False  # fmt: skip
+    check: Annotated[
+        bool, _option("--check", panel=_MODEL, help="Compare a packed folder with its checksums before it is used.")
+    ] = False
     threads: Annotated[
         Optional[int],
         _option(

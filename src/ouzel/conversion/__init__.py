@@ -1,1 +1,1 @@
-"""Packed folders out of checkpoints: writing, checking against the source, calibration, and the user's cache."""
+"""Converting a model with care: calibration before, comparison with the source after."""

@@ -18,6 +18,7 @@ from ouzel.weights.check import check_finite as check_tensor
 from ouzel.weights.check import first_not_finite
 from ouzel.weights.formats import AUTO, FORMATS, Format, FormatPlan, format_of_dtype
 from ouzel.weights.pack import Packer, packer
+from ouzel.weights.repack import repacked
 from ouzel.weights.table import VECTOR_KINDS, TensorSpec, check_table
 from ouzel.weights.weight_set import Weight, WeightSet
 
@@ -76,7 +77,7 @@ def load_weights(
     with packer(threads) as packing:
         for name, view in matched.items():
             spec = rows[name]
-            target = choose_format(spec, plan, view.dtype)
+            target = choose_format(spec, plan, view.stored)
             key = (view.name, target.name, spec.transform, spec.loaded_shape, spec.kind in VECTOR_KINDS)
             if key not in made:
                 made[key] = make_array(spec, view, target, align, packing, weighing.get(name))
@@ -111,7 +112,7 @@ def shared_importance(
 
 
 def choose_format(spec: TensorSpec, plan: FormatPlan, stored: str) -> Format:
-    """The format that the weight of `spec` gets under `plan` when the file stores it as `stored` ("BF16").
+    """The format that the weight of `spec` gets under `plan` when the file stores it as `stored` ("BF16", or "q8").
 
     Vectors are f32; else the wanted format when the table allows it, and the first that the table allows otherwise.
     """
@@ -120,7 +121,7 @@ def choose_format(spec: TensorSpec, plan: FormatPlan, stored: str) -> Format:
     wanted = plan.of(spec.part)
     if wanted == AUTO:
         own = format_of_dtype(stored)
-        wanted = own.name if own else ""
+        wanted = own.name if own else stored
     return FORMATS[wanted if wanted in spec.formats else spec.formats[0]]
 
 
@@ -227,6 +228,8 @@ def make_array(
     """The stored array of a weight in the format `target`, and whether it is the mapped file itself."""
     own = format_of_dtype(view.dtype)
     assert own is not None  # _check_tensor refused the others
+    if target.packing is not None and view.stored == target.name and spec.transform is None:
+        return repacked(view, spec.loaded_shape, target.packing), False
     data = arranged(spec, view)
     if target.packing is not None:
         packed = packing.pack_view(view, data, target.name, target.packing, importance)
@@ -236,7 +239,7 @@ def make_array(
     if own is target and spec.kind not in VECTOR_KINDS:
         if alignment(data) >= boundary:
             data.setflags(write=False)
-            return data, np.shares_memory(data, view.data)
+            return data, view.mapped and np.shares_memory(data, view.data)
         data = aligned_copy(data, max(boundary, 64))
     else:
         data = _convert(view, data, own, target, max(boundary, 64))

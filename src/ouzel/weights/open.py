@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ouzel.checkpoint.folder import Checkpoint
@@ -12,10 +13,10 @@ from ouzel.checkpoint.packed import HEADER, check_sums
 from ouzel.checkpoint.text import shown
 from ouzel.errors import CheckpointError, RequestError
 from ouzel.weights.formats import AUTO, FORMATS, PARTS, FormatPlan
-from ouzel.weights.load import load_weights
-from ouzel.weights.packed_file import read_packed
-from ouzel.weights.table import TensorSpec
-from ouzel.weights.weight_set import WeightSet
+from ouzel.weights.load import choose_format, load_weights, match_tensors
+from ouzel.weights.packed_file import entry_of, read_packed
+from ouzel.weights.table import VECTOR_KINDS, TensorSpec, check_table
+from ouzel.weights.weight_set import Weight, WeightSet
 
 
 def open_weights(
@@ -63,3 +64,23 @@ def packed_plan(checkpoint: Checkpoint) -> FormatPlan:
             got=shown(dict(formats)),
         )
     return FormatPlan(**formats)
+
+
+def planned_weights(
+    checkpoint: Checkpoint, table: Iterable[TensorSpec], formats: FormatPlan, *, tied: Mapping[str, str] | None = None
+) -> WeightSet:
+    """As `open_weights`, for sizes only: what would be converted is an array of zeros that takes no memory."""
+    if checkpoint.packed is not None or formats == FormatPlan():
+        return open_weights(checkpoint, table, formats, tied=tied, check_finite=False)
+    rows = check_table(table)
+    views, notes = match_tensors(checkpoint.tensors, rows.values(), tied)
+    made: dict[tuple[object, ...], NDArray[Any]] = {}
+    weights = {}
+    for name, view in views.items():
+        spec, form = rows[name], choose_format(rows[name], formats, view.stored)
+        mapped = form.dtype == view.stored and spec.kind not in VECTOR_KINDS
+        shape = entry_of(spec, form).shape
+        key = (view.name, form.name, spec.transform)
+        array = made.setdefault(key, np.broadcast_to(np.zeros((), form.storage), shape))
+        weights[name] = Weight(name, form, array, spec, view.name, view.file, mapped, spec.final_shape)
+    return WeightSet(weights, notes)
