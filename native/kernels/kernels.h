@@ -38,14 +38,15 @@ inline constexpr int64_t kQuantFloats = 12;  // of a row's group of quantised co
 // Rows quantised for packed weights: y receives rows * ceil(k / 32) * kQuantFloats floats. Row by row and group by group:
 // a = max |x|, scale = a / 127, code = x * (127 / a) rounded to the nearest, ties to even (a so small that 127 / a is
 // infinite: zeros; a number that is not finite: zeros with scale NaN).
-// Tiles of quantise_unit() rows (the last one is smaller: `width`), in them groups ascending, in a group: codes
+// Tiles of `unit` rows (the last one is smaller: `width`), in them groups ascending, in a group: codes
 // [8][width][4], scales [width], -8 * sum of codes and -128 * sum (int32) [width] each, sums as floats [width].
 struct QuantiseArgs {
   const float* x;
   int64_t x_stride;
   int64_t rows;  // all tiles but the last are full
   int64_t k;
-  float* y;  // 64-byte aligned
+  int64_t unit;  // quantise_unit(rows of the whole)
+  float* y;      // 64-byte aligned
 };
 
 // As LinearArgs, with quantised rows (x: `rows` rows from a tile's first on, all tiles full but the last of the whole) and
@@ -56,6 +57,7 @@ struct QuantiseArgs {
 struct LinearPackedArgs {
   const float* x;
   int64_t rows;
+  int64_t unit;
   const void* w;
   WeightType type;
   int64_t k;
@@ -134,7 +136,7 @@ struct Kernels {
   int64_t (*linear_columns)(int64_t k);  // a good width of [n0, n1) for one piece of work
 
   void (*quantise)(const QuantiseArgs&);
-  int64_t (*quantise_unit)();
+  int64_t (*quantise_unit)(int64_t rows);
   void (*linear_packed)(const LinearPackedArgs&);
   int64_t (*linear_packed_columns)(int64_t k, WeightType type);  // as linear_columns
   void (*decode_packed)(const void* w, WeightType type, int64_t k, int64_t row, float* y);  // a row to float32, exact

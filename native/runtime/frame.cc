@@ -103,10 +103,10 @@ const float* Frame::quantised(int value, int64_t k) {
   if (quantised_ == value) return workspace_.quantised.data();
   const int64_t count = rows(value), row_floats = divide_up(k, kGroupColumns) * kQuantFloats;
   fit(workspace_.quantised, count * row_floats);
-  const int64_t piece = round_up(divide_up(kPieceFloats, k), kernels().quantise_unit());
+  const int64_t unit = kernels().quantise_unit(count), piece = round_up(divide_up(kPieceFloats, k), unit);
   for_each(divide_up(count, piece), [&](int64_t item, int) {
     const int64_t first = item * piece;
-    kernels().quantise({in(value) + first * k, k, std::min(piece, count - first), k,
+    kernels().quantise({in(value) + first * k, k, std::min(piece, count - first), k, unit,
                         workspace_.quantised.data() + first * row_floats});
   });
   quantised_ = value;

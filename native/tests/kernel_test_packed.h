@@ -104,7 +104,7 @@ struct PackedOperands {
 
 inline Scratch quantised(const Kernels& kernels, const PackedOperands& o, int64_t first, int64_t rows) {
   Scratch to(rows * o.c.groups() * kQuantFloats);
-  kernels.quantise({o.x.data() + first * o.x_stride(), o.x_stride(), rows, o.c.k, to.data()});
+  kernels.quantise({o.x.data() + first * o.x_stride(), o.x_stride(), rows, o.c.k, kernels.quantise_unit(rows), to.data()});
   return to;
 }
 
@@ -120,6 +120,7 @@ inline Output run_packed(const Kernels& kernels, const PackedOperands& o, int64_
       LinearPackedArgs a{};
       a.x = x.data();
       a.rows = rows;
+      a.unit = kernels.quantise_unit(rows);
       a.w = o.w.bytes.data();
       a.type = o.c.type;
       a.k = o.c.k;
@@ -171,7 +172,7 @@ inline void check_packed(const Kernels& kernels, const PackedOperands& o, const 
 }
 
 inline std::vector<PackedCase> packed_cases() {
-  const int64_t sizes[][2] = {{1, 1}, {1, 50}, {2, 16}, {3, 17}, {4, 32}, {5, 33}, {6, 9}, {7, 64}, {8, 31}, {13, 48}, {25, 20}};
+  const int64_t sizes[][2] = {{1, 1}, {1, 50}, {2, 16}, {3, 17}, {4, 32}, {5, 33}, {6, 9}, {7, 64}, {8, 31}, {9, 16}, {10, 3}, {11, 40}, {12, 18}, {13, 48}, {25, 20}};
   std::vector<PackedCase> cases;
   int turn = 0;
   for (const int64_t k : {1, 4, 31, 32, 33, 64, 95, 160, 521}) {
@@ -207,13 +208,12 @@ inline Output test_packed_linear(const Kernels& kernels, Checks& checks) {
 // Every code at its place, whatever the tile; scales and sums beside them.
 inline Output test_quantise(const Kernels& kernels, Checks& checks) {
   Output all;
-  const int64_t unit = kernels.quantise_unit();
-  for (const int64_t rows : {1, 3, 4, 6, 7, 17}) {
+  for (const int64_t rows : {1, 3, 4, 6, 7, 12, 13, 17}) {
     for (const int64_t k : {1, 31, 32, 33, 100}) {
       const PackedOperands o({rows, 1, k, WeightType::q8, Activation::none, false, Residual::none, 2, 0}, Random(40));
       Scratch memory = quantised(kernels, o, 0, rows);
       for (int64_t m = 0; m < rows; ++m) {
-        const int64_t tile = m / unit * unit, width = std::min(unit, rows - tile);
+        const int64_t unit = kernels.quantise_unit(rows), tile = m / unit * unit, width = std::min(unit, rows - tile);
         for (int64_t g = 0; g < o.c.groups(); ++g) {
           const int64_t count = std::min(kGroupColumns, k - g * kGroupColumns);
           const QuantisedReference wanted(o.x.data() + m * o.x_stride() + g * kGroupColumns, count);
@@ -242,7 +242,7 @@ inline Output test_quantise(const Kernels& kernels, Checks& checks) {
       float row[32] = {1, 2, 3};
       row[place] = bad;
       Scratch to(kQuantFloats);
-      kernels.quantise({row, 32, 1, 32, to.data()});
+      kernels.quantise({row, 32, 1, 32, kernels.quantise_unit(1), to.data()});
       checks.expect(std::isnan(to.data()[8]) && to.data()[11] == 0, "%g at %ld", bad, static_cast<long>(place));
     }
   }

@@ -12,10 +12,9 @@ namespace ouzel::OUZEL_ISA {
 
 // Vectors of sixteen lanes in one pass: two panels where a register holds sixteen lanes, else parts of one panel.
 inline constexpr int kPassPanels = kVec == 16 && kRegisters >= 32 ? 2 : 1;
-inline constexpr int kPassParts = kPassPanels == 2 ? 1 : kRegisters >= 32 && kVec == 4 ? 2 : 1;
+inline constexpr int kPassParts = kVec == 4 && kRegisters >= 32 ? 2 : 1;
 
 inline constexpr int64_t kBlockBytes = int64_t{256} << 10;  // of packed weights that tiles of rows pass over
-inline constexpr int64_t kMostPassColumns = 2 * kPanelRows;
 
 static int64_t linear_packed_columns(int64_t k, WeightType type) {
   const int64_t panels = kBlockBytes / packed_panel_bytes(type, k) / kPassPanels * kPassPanels;
@@ -32,37 +31,40 @@ struct LinearPackedRun {
     for (int64_t n = a.n0; n < a.n1; n += columns) block<T>(n, smaller(columns, a.n1 - n));
   }
 
+  // Few rows: weights come from memory, one straight stretch at a time, and are asked for ahead of time.
   template <WeightType T>
   void block(int64_t n, int64_t count) const {
-    for (int64_t m = 0; m < a.rows; m += kQuantRows) tile<T, kQuantRows>(m, n, count);
+    if (a.rows <= kFewRows && a.unit == kFewRows) return tile<T, kFewRows, true>(0, n, count);
+    for (int64_t m = 0; m < a.rows; m += kManyRows) tile<T, kManyRows, false>(m, n, count);
   }
 
   // The tile's width is found once; then it goes over the columns.
-  template <WeightType T, int R>
+  template <WeightType T, int R, bool Ahead>
   void tile(int64_t m, int64_t n, int64_t count) const {
     if constexpr (R > 1) {
-      if (a.rows - m < R) return tile<T, R - 1>(m, n, count);
+      if (a.rows - m < R) return tile<T, R - 1, Ahead>(m, n, count);
     }
+    constexpr int kPanels = Ahead ? 1 : kPassPanels;
     const float* x = a.x + m * groups * kQuantFloats;
     int64_t j = 0;
-    if constexpr (kPassPanels > 1) {
-      for (; j + kPanelRows < count; j += kPassPanels * kPanelRows) panels<T, R, kPassPanels>(x, m, n + j, count - j);
+    if constexpr (kPanels > 1) {
+      for (; j + kPanelRows < count; j += kPanels * kPanelRows) panels<T, R, kPanels, Ahead>(x, m, n + j, count - j);
     }
-    for (; j < count; j += kPanelRows) panels<T, R, 1>(x, m, n + j, count - j);
+    for (; j < count; j += kPanelRows) panels<T, R, 1, Ahead>(x, m, n + j, count - j);
   }
 
-  template <WeightType T, int R, int P>
+  template <WeightType T, int R, int P, bool Ahead>
   void panels(const float* x, int64_t m, int64_t n, int64_t left) const {
     alignas(64) float sums[R * P * kPanelRows];
     const int64_t panel_bytes = groups * Packed<T>::kBytes;
     const uint8_t* w = static_cast<const uint8_t*>(a.w) + n / kPanelRows * panel_bytes;
     if constexpr (kParts == 1) {
       const PackedPass pass{w + Packed<T>::kHeader, w, panel_bytes, panel_bytes};
-      packed_weights_tile<T, R, P>(x, groups, pass, sums, P * kPanelRows);
+      packed_weights_tile<T, R, P, Ahead>(x, groups, pass, sums, P * kPanelRows);
     } else {
       for (int part = 0; part < kParts; part += kPassParts) {
         const PackedPass pass{w + Packed<T>::kHeader + part * 4 * kVec, w + part * 2 * kVec, 4 * kVec, 2 * kVec};
-        packed_weights_tile<T, R, kPassParts>(x, groups, pass, sums + part * kVec, kPanelRows);
+        packed_weights_tile<T, R, kPassParts, Ahead>(x, groups, pass, sums + part * kVec, kPanelRows);
       }
     }
     const int64_t count = smaller(left, P * kPanelRows);

@@ -16,6 +16,9 @@ struct PackedPass {
   int64_t step, scale_step;
 };
 
+// How far ahead of the arithmetic weights are asked from memory when they are read once.
+inline constexpr int64_t kAheadBytes = 4096;
+
 template <WeightType T>
 using DotOf = std::conditional_t<Packed<T>::kNibbles, DotNibble, DotByte>;
 
@@ -77,7 +80,7 @@ OUZEL_INLINE vec load_scales(const uint8_t* p) {
 }
 
 // out[i * stride + v * kVec + lane] for the R rows of a quantised tile and N vectors of weights.
-template <WeightType T, int R, int N>
+template <WeightType T, int R, int N, bool Ahead>
 [[gnu::noinline]] static void packed_weights_tile(const float* x, int64_t groups, const PackedPass& pass, float* out,
                                                   int64_t stride) {
   using Group = PackedGroup<T, R, N>;
@@ -89,6 +92,14 @@ template <WeightType T, int R, int N>
   }
   const uint8_t *bytes = pass.bytes, *halves = pass.scales;
   for (int64_t g = 0; g < groups; ++g, x += kQuantFloats * R, bytes += Packed<T>::kBytes, halves += Packed<T>::kBytes) {
+    if constexpr (Ahead) {
+      OUZEL_UNROLL
+      for (int v = 0; v < N; ++v) {
+        OUZEL_UNROLL
+        for (int64_t line = 0; line < Packed<T>::kBytes; line += 64)
+          __builtin_prefetch(bytes + v * pass.step + kAheadBytes + line);
+      }
+    }
     Group group;
     Group::run(group, x, bytes, pass.step);
     OUZEL_UNROLL

@@ -57,7 +57,7 @@ class LinearPacked : public Operation {
     const int64_t column_tiles = divide_up(form_.weight.rows, columns);
     const int64_t wanted = divide_up(kPiecesPerThread * frame.threads(), column_tiles);
     const int64_t blocks = std::max<int64_t>(1, std::min(wanted, rows / kLeastTileRows));
-    return {round_up(divide_up(rows, blocks), frame.kernels().quantise_unit()), columns};
+    return {round_up(divide_up(rows, blocks), frame.kernels().quantise_unit(rows)), columns};
   }
 
   LinearPackedArgs operands(const Frame& frame, const float* x, int64_t first, int64_t count) const {
@@ -65,6 +65,7 @@ class LinearPacked : public Operation {
     LinearPackedArgs args{};
     args.x = x + first * divide_up(k, kGroupColumns) * kQuantFloats;
     args.rows = count;
+    args.unit = frame.kernels().quantise_unit(frame.rows(form_.y));
     args.w = form_.weight.data;
     args.type = form_.weight.type;
     args.k = k;
