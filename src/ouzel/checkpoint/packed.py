@@ -35,7 +35,7 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class PackedHeader:
-    """model.json: `family` ("qwen3"), `config` (the source's config.json), `formats` by part, `source` for people."""
+    """model.json: `family` (its model_type), `config` (the source's config.json), `formats` by part, `source` for people."""
 
     family: str
     config: dict[str, Any]

@@ -42,9 +42,9 @@ def cached_folder(checkpoint: Checkpoint, plan: FormatPlan) -> Path:
 def packed_in_cache(checkpoint: Checkpoint, plan: FormatPlan, threads: int | None = None) -> Checkpoint:
     """The checkpoint as a packed folder of the user's cache, made when it is not there or damaged.
 
-    A plan that packs nothing, and a packed folder, are given back as they are.
+    A plan that packs nothing, a packed folder and a GGUF file are given back as they are.
     """
-    if checkpoint.packed is not None or not plan.packs:
+    if checkpoint.packed is not None or not plan.packs or not checkpoint.path.is_dir():
         return checkpoint
     folder = cached_folder(checkpoint, plan)
     kept = _opened(folder)

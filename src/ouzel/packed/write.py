@@ -17,7 +17,7 @@ import ouzel
 from ouzel.checkpoint.folder import Checkpoint
 from ouzel.checkpoint.json_file import os_error
 from ouzel.checkpoint.packed import FORMAT, HEADER, SUMS, VERSION, WEIGHTS, file_sha256, is_packed
-from ouzel.errors import CheckpointError, RequestError
+from ouzel.errors import CheckpointError, RequestError, UnsupportedError
 from ouzel.models.registry import make_family
 from ouzel.weights.check import check_finite
 from ouzel.weights.formats import PARTS, FormatPlan
@@ -66,11 +66,15 @@ def convert(
 
     Beside the mapped source, memory holds one packed tensor at a time. `importance` as in `load_weights`; `notes` go into
     model.json's "source". `hash_source` notes the SHA-256 of the source's weight files.
-    Raises RequestError when the destination exists (a packed folder is replaced with `force`) or the source is packed
+    Raises UnsupportedError for GGUF files, RequestError when the destination exists (a packed folder is replaced with `force`) or the source is packed
     already, and what loading the source raises; nothing is left behind then.
     """
     if checkpoint.packed is not None:
         raise RequestError(f"converting {checkpoint.path}", expected="a model folder", got="a packed folder", fix="convert its source")
+    if not checkpoint.path.is_dir():
+        raise UnsupportedError(
+            f"converting {checkpoint.path}", expected="a model folder", got="a GGUF file", fix="load it as it is, or convert the model's folder"
+        )
     _check_place(checkpoint, destination, force)
     tell = progress or (lambda what, done, total: None)
     with _replacing(destination) as folder:
