@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFilter
 
 import reader_config as rc
 from reader_fonts import Face, load_font
-from reader_model import AUX_SLOTS
+from reader_model import AUX_SLOTS, PATCH_SLOTS
 from reader_text import LineMaker
 
 QUESTIONS = [
@@ -42,6 +42,7 @@ class Batch:
     pictures: slice  # the picture tokens inside ids
     targets: torch.Tensor  # [samples, tokens]: next id, -100 where no answer is wanted
     aux: torch.Tensor  # [samples, cells, slots]: ASCII codes, 0 none, -100 not asked
+    patch_aux: torch.Tensor  # [samples, patches, slots]: the same for patches
     texts: list[str]
 
 
@@ -147,58 +148,67 @@ class Painter:
 
     def _colour(self, mask: Image.Image) -> np.ndarray:
         rng, noise = self.rng, self.noise
-        if rng.random() < 0.45 * self.ease:
-            mask = mask.filter(ImageFilter.GaussianBlur(rng.uniform(0.2, 0.85)))
+        if rng.random() < 0.4 * self.ease:
+            mask = mask.filter(ImageFilter.GaussianBlur(rng.uniform(0.2, 0.75)))
         if rng.random() < 0.2 * self.ease:  # seen through a resize
-            scale = rng.uniform(0.72, 1.5)
+            scale = rng.uniform(0.8, 1.5)
             small = mask.resize((int(mask.width * scale), int(mask.height * scale)), Image.Resampling.BILINEAR)
             mask = small.resize(mask.size, Image.Resampling.BICUBIC)
         ink, paper = self._pair()
         cover = np.asarray(mask, np.float32)[:, :, None] / 255.0
-        if rng.random() < 0.3 * self.ease:  # uneven light
+        if rng.random() < 0.2 * self.ease:  # uneven light
             height, width = cover.shape[:2]
-            slope = np.linspace(0, rng.uniform(-30, 30), width)[None, :] + np.linspace(0, rng.uniform(-30, 30), height)[:, None]
+            slope = np.linspace(0, rng.uniform(-20, 20), width)[None, :] + np.linspace(0, rng.uniform(-20, 20), height)[:, None]
             paper = paper + slope[:, :, None].astype(np.float32)
         picture = paper * (1 - cover) + ink * cover
-        if rng.random() < 0.5 * self.ease:
-            strength = rng.uniform(1, 9)
+        if rng.random() < 0.45 * self.ease:
+            strength = rng.uniform(1, 6)
             shape = picture.shape[:2] + ((1,) if rng.random() < 0.5 else (3,))
             picture = picture + noise.standard_normal(shape, dtype=np.float32) * strength
         return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
 
     def _pair(self) -> tuple[np.ndarray, np.ndarray]:
-        """(ink, paper) colours, float32 [3], far enough apart to read."""
+        """(ink, paper) colours, float32 [3]: dark on light, grey or tinted, and the other way round one time in seven."""
         rng = self.rng
         if rng.random() > self.ease:
             return np.zeros(3, np.float32), np.full(3, 255, np.float32)
-        if rng.random() < 0.35:
-            dark, light = np.full(3, rng.uniform(0, 60)), np.full(3, rng.uniform(215, 255))
+        if rng.random() < 0.5:
+            dark, light = [rng.uniform(0, 70)] * 3, [rng.uniform(200, 255)] * 3
         else:
-            while True:
-                dark, light = (np.array([rng.uniform(0, 255) for _ in range(3)]) for _ in range(2))
-                weights = np.array([0.3, 0.59, 0.11])
-                if light @ weights - dark @ weights > 90:
-                    break
-        pair = (dark, light) if rng.random() < 0.8 else (light, dark)
-        return pair[0].astype(np.float32), pair[1].astype(np.float32)
+            dark, light = [rng.uniform(0, 110) for _ in range(3)], [rng.uniform(180, 255) for _ in range(3)]
+        pair = (dark, light) if rng.random() < 0.86 else (light, dark)
+        return np.array(pair[0], np.float32), np.array(pair[1], np.float32)
+
+
+def character_labels(sample: Sample, side: int, slots: int) -> np.ndarray:
+    """int64 [rows, columns, slots]: characters whose centre lies in each square of `side` pixels, left to right.
+
+    0 fills free slots; crowded squares are -100 throughout.
+    """
+    rows, columns = sample.pixels.shape[0] // side, sample.pixels.shape[1] // side
+    labels, filled = np.zeros((rows, columns, slots), np.int64), np.zeros((rows, columns), np.int64)
+    for x, y, c in sample.centres:
+        row, column = int(y // side), int(x // side)
+        if not (0 <= row < rows and 0 <= column < columns):
+            continue
+        if filled[row, column] < slots:
+            labels[row, column, filled[row, column]] = ord(c)
+        filled[row, column] += 1
+    labels[filled > slots] = -100
+    return labels
 
 
 def aux_labels(sample: Sample) -> np.ndarray:
-    """int64 [cells, slots]: characters whose centre lies in each 32-pixel cell, left to right; crowded cells are -100."""
-    height, width = sample.pixels.shape[:2]
-    rows, columns = height // rc.CELL, width // rc.CELL
-    labels = np.zeros((rows * columns, AUX_SLOTS), np.int64)
-    filled = np.zeros(rows * columns, np.int64)
-    for x, y, c in sample.centres:
-        row, column = int(y // rc.CELL), int(x // rc.CELL)
-        if not (0 <= row < rows and 0 <= column < columns):
-            continue
-        cell = row * columns + column
-        if filled[cell] < AUX_SLOTS:
-            labels[cell, filled[cell]] = ord(c)
-        filled[cell] += 1
-    labels[filled > AUX_SLOTS] = -100
-    return labels
+    """Labels of the picture tokens, [cells, slots]."""
+    return character_labels(sample, rc.CELL, AUX_SLOTS).reshape(-1, AUX_SLOTS)
+
+
+def patch_labels(sample: Sample) -> np.ndarray:
+    """Labels of the patches in the processor's order, [patches, slots]."""
+    labels = character_labels(sample, rc.PATCH, PATCH_SLOTS)
+    rows, columns = labels.shape[:2]
+    blocks = labels.reshape(rows // 2, 2, columns // 2, 2, PATCH_SLOTS).transpose(0, 2, 1, 3, 4)
+    return blocks.reshape(-1, PATCH_SLOTS)
 
 
 def make_batch(samples: list[Sample], question: str, picture_first: bool) -> Batch:
@@ -220,7 +230,8 @@ def make_batch(samples: list[Sample], question: str, picture_first: bool) -> Bat
     return Batch(
         patches=torch.from_numpy(to_patches(pixels)), grid=(rows * rc.MERGE, columns * rc.MERGE), ids=ids,
         positions=positions, pictures=slice(len(before), len(before) + rows * columns), targets=targets,
-        aux=torch.from_numpy(np.stack([aux_labels(s) for s in samples])), texts=texts)
+        aux=torch.from_numpy(np.stack([aux_labels(s) for s in samples])),
+        patch_aux=torch.from_numpy(np.stack([patch_labels(s) for s in samples])), texts=texts)
 
 
 def canvas(rng: random.Random, count: int, longest: int, ease: float = 1.0) -> tuple[int, int]:

@@ -16,7 +16,7 @@ def read_pictures(model: Reader, patches: torch.Tensor, grid: tuple[int, int], q
     language = model.model.language_model
     rows, columns = grid[0] // rc.MERGE, grid[1] // rc.MERGE
     before, after = data.prompt_parts(question, picture_first)
-    tokens, deep = model.encode(patches, *grid)
+    tokens, deep, _ = model.encode(patches, *grid)
     count = len(patches)
     embed = language.embed_tokens
     x = torch.cat((embed(torch.tensor(before)).expand(count, -1, -1), tokens,

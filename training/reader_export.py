@@ -28,6 +28,7 @@ def write_folder(folder: Path, model: Reader) -> None:
     tensors = {k: v.detach().to(torch.bfloat16).contiguous() for k, v in sorted(model.export_state().items())}
     fresh = folder / "model.safetensors.new"
     save_file(tensors, fresh, metadata={"format": "pt"})
+    os.chmod(fresh, 0o644)  # the writer makes it private
     os.replace(fresh, folder / "model.safetensors")
 
 
@@ -35,7 +36,7 @@ def read_folder(folder: Path, model: Reader) -> None:
     """Loads a checkpoint's weights into `model`; the throw-away head keeps its own."""
     tensors = {k: v.float() for k, v in load_file(folder / "model.safetensors").items()}
     missing, unexpected = model.load_state_dict(tensors, strict=False)
-    if unexpected or any(not k.startswith("aux.") for k in missing):
+    if unexpected or any(k.startswith("model.") for k in missing):
         raise ValueError(f"{folder}: not this reader's tensors; missing {missing}, left over {unexpected}")
 
 

@@ -7,8 +7,9 @@ Families in HELD_OUT (and their near copies) are never shown in training.
 from __future__ import annotations
 
 import functools
+import json
 import string
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -109,9 +110,14 @@ def _alike(a: np.ndarray, b: np.ndarray) -> bool:
     return float(np.abs(small[0] - small[1]).mean()) < 16.0
 
 
-def split_faces() -> tuple[list[Face], list[Face]]:
-    """(training faces, held-out faces)."""
-    faces = find_faces()
+def split_faces(cache: Path | None = None) -> tuple[list[Face], list[Face]]:
+    """(training faces, held-out faces); `cache` is a file that spares looking through all fonts again."""
+    if cache is not None and cache.exists():
+        faces = [Face(**row) for row in json.loads(cache.read_text(encoding="utf-8"))]
+    else:
+        faces = find_faces()
+    if cache is not None and not cache.exists():
+        cache.write_text(json.dumps([asdict(face) for face in faces]), encoding="utf-8")
     return [f for f in faces if not f.held_out], [f for f in faces if f.held_out]
 
 

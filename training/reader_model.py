@@ -15,7 +15,8 @@ from torch import nn
 
 import reader_config as rc
 
-AUX_SLOTS = 4
+AUX_SLOTS = 4  # characters named for a picture token (32 pixels)
+PATCH_SLOTS = 3  # characters named for a patch (16 pixels)
 AUX_CLASSES = 128  # 0: no character; otherwise the ASCII code
 
 
@@ -126,7 +127,8 @@ class Vision(nn.Module):
         return self._grids[rows, columns]
 
     def forward(self, patches: torch.Tensor, rows: int, columns: int):
-        """patches [pictures, rows*columns, 3*16*16] (one frame) -> (tokens [pictures, cells, text width], deepstack)."""
+        """patches [pictures, rows*columns, 3*16*16] (one frame) -> (tokens [pictures, cells, text width], deepstack,
+        last block's output [pictures, patches, width])."""
         blend, cos, sin = self._grid(rows, columns)
         # A still picture fills both temporal slots with the same pixels: one product with the summed kernel.
         kernel = self.patch_embed.proj.weight.sum(2).flatten(1)
@@ -136,7 +138,7 @@ class Vision(nn.Module):
             x = block(x, cos, sin)
             if i in self.deep:
                 deep.append(self.deepstack_merger_list[self.deep.index(i)](x))
-        return self.merger(x), deep
+        return self.merger(x), deep, x
 
 
 def _taps(index: torch.Tensor, count: int, side: int) -> torch.Tensor:
@@ -224,13 +226,14 @@ class Language(nn.Module):
 
 
 class Reader(nn.Module):
-    """The whole network; `aux` is the throw-away head that is not exported."""
+    """The whole network; `aux` and `patch_aux` are throw-away heads that are not exported."""
 
     def __init__(self):
         super().__init__()
         self.model = nn.Module()
         self.model.visual, self.model.language_model = Vision(), Language()
         self.aux = Linear(rc.TEXT["hidden_size"], AUX_SLOTS * AUX_CLASSES)
+        self.patch_aux = Linear(rc.VISION["hidden_size"], PATCH_SLOTS * AUX_CLASSES)
         self._initialise()
 
     def _initialise(self) -> None:
@@ -247,21 +250,30 @@ class Reader(nn.Module):
                     p.mul_(0.35)
             self.model.visual.patch_embed.proj.weight.mul_(0.5)
 
+    @torch.no_grad()
+    def level_filters(self) -> None:
+        """Takes the mean out of every filter of the patch embedding, so that an even patch of any colour gives the bias.
+
+        Called after every step: strokes then weigh more than the paper's colour, which the tower learns late by itself.
+        """
+        weight = self.model.visual.patch_embed.proj.weight
+        weight.sub_(weight.mean(dim=(3, 4), keepdim=True))
+
     def encode(self, patches, rows: int, columns: int):
         return self.model.visual(patches, rows, columns)
 
-    def aux_logits(self, tokens: torch.Tensor) -> torch.Tensor:
-        """[pictures, cells, width] -> [pictures, cells, slots, classes]."""
-        return self.aux(tokens).unflatten(-1, (AUX_SLOTS, AUX_CLASSES))
+    def head_logits(self, tokens: torch.Tensor, patches: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Picture tokens and last patch states -> [all slots of cells, classes], [all slots of patches, classes]."""
+        return self.aux(tokens).reshape(-1, AUX_CLASSES), self.patch_aux(patches).reshape(-1, AUX_CLASSES)
 
     def forward(self, batch):
-        """(logits of all positions, picture tokens) of a `reader_data.Batch`."""
-        tokens, deep = self.encode(batch.patches, *batch.grid)
+        """(logits of all positions, picture tokens, last patch states) of a `reader_data.Batch`."""
+        tokens, deep, last = self.encode(batch.patches, *batch.grid)
         embeds = self.model.language_model.embed_tokens(batch.ids)
         at = batch.pictures
         x = torch.cat((embeds[:, :at.start], tokens, embeds[:, at.stop:]), dim=1)
-        return self.model.language_model(x, batch.positions, at, deep), tokens
+        return self.model.language_model(x, batch.positions, at, deep), tokens, last
 
     def export_state(self) -> dict[str, torch.Tensor]:
         """The tensors of the checkpoint (the head is tied to the embedding)."""
-        return {k: v for k, v in self.state_dict().items() if not k.startswith("aux.")}
+        return {k: v for k, v in self.state_dict().items() if k.startswith("model.")}

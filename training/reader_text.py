@@ -24,10 +24,10 @@ MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 DOMAINS = ["com", "org", "net", "de", "io", "co.uk", "fr", "eu"]
 
 
-def load_words(evaluation: bool) -> list[str]:
+def load_words(evaluation: bool, path: Path = WORD_LIST) -> list[str]:
     """ASCII words of 1-14 letters; one in sixteen, chosen by hash, belongs to evaluation only."""
     words = []
-    for line in WORD_LIST.read_text(encoding="utf-8").split():
+    for line in path.read_text(encoding="utf-8").split():
         word = line.removesuffix("'s")
         if word.isascii() and word.isalpha() and len(word) <= 14:
             if (zlib.crc32(word.lower().encode()) % 16 == 0) == evaluation:

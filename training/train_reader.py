@@ -17,7 +17,7 @@ import os
 import random
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -26,44 +26,54 @@ import torch.nn.functional as F
 import reader_data as data
 import reader_export as export
 from reader_fonts import split_faces
-from reader_model import AUX_CLASSES, Linear, Reader
+from reader_model import Linear, Reader
 from reader_text import LineMaker, load_words
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What is drawn up to a share of the run: line counts with weights, longest line, and whether text is learnt."""
+    """What is drawn: line counts (repeated for weight) and the longest line; `until` is its latest end in the run."""
 
     until: float
     counts: tuple[int, ...]
     longest: int
-    language: bool = True
 
 
 CURRICULUM = (
-    Stage(0.03, (1,), 12, language=False),
-    Stage(0.11, (1,), 9),
-    Stage(0.22, (1, 1, 1, 2), 16),
-    Stage(0.40, (1, 1, 1, 2, 2, 3), 24),
-    Stage(1.01, (1, 1, 1, 2, 2, 3, 4), 28),
+    Stage(0.22, (1,), 9),
+    Stage(0.36, (1, 1, 1, 2), 16),
+    Stage(0.52, (1, 1, 1, 2, 2, 3), 24),
+    Stage(9.99, (1, 1, 1, 2, 2, 3, 4), 28),
 )
 
 
-def stage_at(progress: float) -> Stage:
-    return next(s for s in CURRICULUM if progress < s.until)
+@dataclass
+class Pace:
+    """Where the run stands: it goes on to harder pictures when the network is ready, and by the clock at the latest.
 
+    `ease` is the variety of fonts, colours and noise (0 plain .. 1 everything); `stage` indexes CURRICULUM; `cells` and
+    `text` are running shares of right cell characters and answer tokens.
+    """
 
-class Ease:
-    """How varied the pictures are: raised while the cell head is right often enough, and by the clock at the latest."""
+    ease: float = 0.0
+    stage: int = 0
+    cells: float = 0.0
+    text: float = 0.0
 
-    def __init__(self, value: float = 0.0):
-        self.value, self.right = value, 0.0
+    def language(self, rng: random.Random) -> bool:
+        """Whether the next step also trains the text. It costs three times a picture step and needs readable cells."""
+        return self.cells > 0.5 and rng.random() < (0.5 if self.cells < 0.85 else 0.75)
 
-    def update(self, cell_right: float, progress: float) -> None:
-        self.right += 0.02 * (cell_right - self.right)
-        if self.right > 0.72:
-            self.value += 0.0007
-        self.value = min(1.0, max(self.value, (progress - 0.12) / 0.25))
+    def update(self, cells: float, text: float | None, progress: float) -> None:
+        self.cells += 0.02 * (cells - self.cells)
+        if text is not None:
+            self.text += 0.02 * (text - self.text)
+        if self.cells > 0.72:
+            self.ease += 0.0007
+        self.ease = min(1.0, max(self.ease, (progress - 0.15) / 0.4))
+        ready = self.text > min(0.85, self.cells - 0.02)  # the text keeps up with what the tower sees
+        if self.stage + 1 < len(CURRICULUM) and (ready or progress > CURRICULUM[self.stage].until):
+            self.stage, self.text = self.stage + 1, 0.0
 
 
 def draw_batch(painter: data.Painter, stage: Stage, budget: int) -> data.Batch:
@@ -81,21 +91,22 @@ def draw_batch(painter: data.Painter, stage: Stage, budget: int) -> data.Batch:
 def losses(model: Reader, batch: data.Batch, language: bool):
     """(total, text loss, cell loss, share of right answer tokens, share of right cell characters)."""
     if language:
-        logits, tokens = model(batch)
+        logits, tokens, patches = model(batch)
         at = batch.pictures.stop
         flat, want = logits[:, at:].flatten(0, 1), batch.targets[:, at:].flatten()
         text_loss = F.cross_entropy(flat, want, ignore_index=-100)
         kept = want >= 0
         text_right = (flat.argmax(-1) == want)[kept].float().mean().item()
     else:
-        tokens, _ = model.encode(batch.patches, *batch.grid)
+        tokens, _, patches = model.encode(batch.patches, *batch.grid)
         text_loss, text_right = torch.zeros(()), 0.0
-    cells = model.aux_logits(tokens).reshape(-1, AUX_CLASSES)
+    cells, parts = model.head_logits(tokens, patches)
     want = batch.aux.flatten()
     cell_loss = F.cross_entropy(cells, want, ignore_index=-100)
+    patch_loss = F.cross_entropy(parts, batch.patch_aux.flatten(), ignore_index=-100)
     kept = want > 0
     cell_right = (cells.argmax(-1) == want)[kept].float().mean().item()
-    return text_loss + cell_loss, text_loss.item(), cell_loss.item(), text_right, cell_right
+    return text_loss + cell_loss + patch_loss, text_loss.item(), cell_loss.item(), text_right, cell_right
 
 
 def optimizer_for(model: Reader, rate: float) -> torch.optim.AdamW:
@@ -118,10 +129,10 @@ def follow(average: Reader, model: Reader, step: int) -> None:
         a.lerp_(b, 1 - keep)
 
 
-def save(folder: Path, model: Reader, average: Reader, optimizer, step: int, progress: float) -> None:
+def save(folder: Path, model: Reader, average: Reader, optimizer, step: int, progress: float, pace: Pace) -> None:
     """Training state and the averaged weights as a checkpoint folder, each under its final name only when complete."""
     state = {"model": model.state_dict(), "average": average.state_dict(), "optimizer": optimizer.state_dict(),
-             "step": step, "progress": progress}
+             "step": step, "progress": progress, "pace": asdict(pace)}
     torch.save(state, folder / "state.pt.new")
     os.replace(folder / "state.pt.new", folder / "state.pt")
     export.write_folder(folder / "export", average)
@@ -137,7 +148,8 @@ class Log:
         self.rows.append(row)
 
     def flush(self, **more) -> None:
-        means = {k: round(sum(r[k] for r in self.rows) / len(self.rows), 4) for k in self.rows[0]}
+        columns = {k: [r[k] for r in self.rows if k in r] for row in self.rows for k in row}
+        means = {k: round(sum(v) / len(v), 4) for k, v in columns.items()}
         line = {**more, "seconds": round(time.time() - self.start), **means}
         self.rows = []
         with self.path.open("a", encoding="utf-8") as file:
@@ -150,7 +162,6 @@ def parse() -> argparse.Namespace:
     p.add_argument("--minutes", type=float, required=True, help="wall-clock length of the whole run")
     p.add_argument("--out", type=Path, required=True, help="folder for state, log and exported checkpoint")
     p.add_argument("--resume-from", type=Path, help="checkpoint folder (fresh optimizer) or state.pt (everything)")
-    p.add_argument("--from-progress", type=float, default=None, help="start the curriculum and cosine at this share")
     p.add_argument("--rate", type=float, default=2e-3)
     p.add_argument("--budget", type=int, default=2600, help="picture and text tokens a batch")
     p.add_argument("--bf16", action="store_true", help="round the operands of matrix products to bfloat16")
@@ -165,7 +176,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     Linear.half = args.bf16
     args.out.mkdir(parents=True, exist_ok=True)
-    model, step, first = Reader(), 0, 0.0
+    model, step, first, pace = Reader(), 0, 0.0, Pace()
     optimizer = optimizer_for(model, args.rate)
     average = copy.deepcopy(model)
     if args.resume_from and args.resume_from.suffix == ".pt":
@@ -174,50 +185,50 @@ def main() -> None:
         average.load_state_dict(state["average"])
         optimizer.load_state_dict(state["optimizer"])
         step, first = state["step"], state["progress"]
+        pace = Pace(**state["pace"])
     elif args.resume_from:
         export.read_folder(args.resume_from, model)
         average.load_state_dict(model.state_dict())
-        first = CURRICULUM[-2].until
-    if args.from_progress is not None:
-        first = args.from_progress
-    train_faces, _ = split_faces()
+        pace = Pace(1.0, len(CURRICULUM) - 1, 1.0)
+    train_faces, _ = split_faces(args.out / "faces.json")
     rng = random.Random(args.seed * 7919 + step)
     painter = data.Painter(rng, train_faces, LineMaker(rng, load_words(evaluation=False)))
-    run(args, model, average, optimizer, painter, step, first)
+    run(args, model, average, optimizer, painter, step, first, pace)
 
 
-def run(args, model, average, optimizer, painter, step: int, first: float) -> None:
+def run(args, model, average, optimizer, painter, step: int, first: float, pace: Pace) -> None:
     """Steps until the time is over; a stopped process loses only the time that it was stopped."""
     log, begin, saved = Log(args.out / "log.jsonl"), time.time(), time.time()
-    progress, ease = first, Ease(1.0 if first > 0.3 else 0.0)
-    asked = []
+    progress, asked = first, []
     signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))  # kill -USR1 saves at once
     while progress < 1.0:
         progress = first + (1 - first) * (time.time() - begin) / (args.minutes * 60)
-        stage, t0 = stage_at(min(progress, 1.0)), time.perf_counter()
-        painter.ease = ease.value
-        batch = draw_batch(painter, stage, args.budget)
+        language, t0 = pace.language(painter.rng), time.perf_counter()
+        painter.ease = pace.ease
+        batch = draw_batch(painter, CURRICULUM[pace.stage], args.budget)
         t1 = time.perf_counter()
         rate = learning_rate(args.rate, step, progress)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        total, text_loss, cell_loss, text_right, cell_right = losses(model, batch, stage.language)
+        total, text_loss, cell_loss, text_right, cell_right = losses(model, batch, language)
         optimizer.zero_grad(set_to_none=True)
         total.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
         optimizer.step()
+        model.level_filters()
         follow(average, model, step)
-        ease.update(cell_right, progress)
-        log.add({"text_loss": text_loss, "cell_loss": cell_loss, "text_right": text_right, "cell_right": cell_right,
-                 "norm": norm, "samples": len(batch.texts), "draw_s": t1 - t0, "step_s": time.perf_counter() - t0})
+        pace.update(cell_right, text_right if language else None, progress)
+        spoken = {"text_loss": text_loss, "text_right": text_right} if language else {}
+        log.add(spoken | {"cell_loss": cell_loss, "cell_right": cell_right, "norm": norm,
+                 "samples": len(batch.texts), "draw_s": t1 - t0, "step_s": time.perf_counter() - t0})
         step += 1
         if step % 50 == 0:
-            log.flush(step=step, ease=round(ease.value, 3), progress=round(progress, 4), rate=round(rate, 6))
+            log.flush(step=step, ease=round(pace.ease, 3), stage=pace.stage, progress=round(progress, 4), rate=round(rate, 6))
         if asked or time.time() - saved > args.save_minutes * 60:
-            save(args.out, model, average, optimizer, step, progress)
+            save(args.out, model, average, optimizer, step, progress, pace)
             saved = time.time()
             asked.clear()
-    save(args.out, model, average, optimizer, step, progress)
+    save(args.out, model, average, optimizer, step, progress, pace)
 
 
 if __name__ == "__main__":

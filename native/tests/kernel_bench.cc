@@ -67,21 +67,25 @@ class Memory {
 };
 
 struct Peaks {
-  double flops, bytes;  // a second
+  double flops = 0, bytes = 0;  // a second
+  Memory memory{int64_t{256} << 20};
+
+  explicit Peaks(const Kernels& kernels) {
+    double done = 0;
+    const double t = best([&] { done = kernels.fma_loop(2000000); });
+    flops = done / t;
+    measure_read(kernels);
+    printf("%s: multiply-add peak %.1f GFLOP/s, read %.2f GB/s\n", kernels.name, flops / 1e9, bytes / 1e9);
+  }
+  // Again before each case that is bound by memory, because other processes share the bandwidth.
+  void measure_read(const Kernels& kernels) {
+    volatile float sink = 0;
+    const double t = best([&] { sink = kernels.read_loop(memory.floats(), memory.bytes() / 4); });
+    bytes = static_cast<double>(memory.bytes()) / t;
+  }
 };
 
-Peaks measure_peaks(const Kernels& kernels) {
-  double flops = 0;
-  const double t = best([&] { flops = kernels.fma_loop(2000000); });
-  Memory memory(int64_t{256} << 20);
-  volatile float sink = 0;
-  const double r = best([&] { sink = kernels.read_loop(memory.floats(), memory.bytes() / 4); }, 1.0);
-  const Peaks peaks{flops / t, static_cast<double>(memory.bytes()) / r};
-  printf("%s: multiply-add peak %.1f GFLOP/s, read %.2f GB/s\n", kernels.name, peaks.flops / 1e9, peaks.bytes / 1e9);
-  return peaks;
-}
-
-void bench_linear(const Kernels& kernels, const Peaks& peaks, WeightType type, int64_t rows, int64_t k, int64_t n) {
+void bench_linear(const Kernels& kernels, Peaks& peaks, WeightType type, int64_t rows, int64_t k, int64_t n) {
   const std::string title =
       text("linear %-4s rows %4ld k %5ld n %6ld", type == WeightType::f32 ? "f32" : type == WeightType::bf16 ? "bf16" : "f16",
            static_cast<long>(rows), static_cast<long>(k), static_cast<long>(n));
@@ -102,10 +106,11 @@ void bench_linear(const Kernels& kernels, const Peaks& peaks, WeightType type, i
   const auto once = [&] {
     a.w = static_cast<const char*>(weights.data()) + copy++ % copies * weight_bytes;
     for (a.n0 = 0; a.n0 < n; a.n0 = a.n1) {
-      a.n1 = std::min(n, a.n0 + kernels.linear_columns(k));
+      a.n1 = std::min(n, a.n0 + (rows == 1 ? std::max<int64_t>(512, kernels.linear_columns(k)) : kernels.linear_columns(k)));
       kernels.linear(a);
     }
   };
+  if (rows == 1) peaks.measure_read(kernels);
   // Few rows: a pass over all copies, so that every weight comes from memory.
   const int64_t passes = rows <= 16 ? copies : 1;
   const double t = best([&] { for (int64_t i = 0; i < passes; ++i) once(); }) / static_cast<double>(passes);
@@ -185,7 +190,7 @@ constexpr Shape kText[] = {{1024, 4096}, {2048, 1024}, {1024, 6144}, {3072, 1024
 constexpr Shape kVision[] = {{1024, 3072}, {1024, 4096}, {4096, 1024}};
 
 void run(const Kernels& kernels) {
-  const Peaks peaks = measure_peaks(kernels);
+  Peaks peaks(kernels);
   for (const WeightType type : {WeightType::bf16, WeightType::f32}) {
     for (const int64_t rows : {1, 4, 8, 16, 64, 512})
       for (const Shape& s : kText) bench_linear(kernels, peaks, type, rows, s.k, s.n);

@@ -59,7 +59,8 @@ def start() -> Callable[..., subprocess.Popen[bytes]]:
 
     def begin(*args: str | Path, env: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "ouzel", *(os.fsencode(arg) if isinstance(arg, str) else arg for arg in args)]
-        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0} | more
+        # Unbuffered: `communicate` would pass by what an earlier read left in a buffer.
         # A test run in the background of a shell inherits an ignored Ctrl-C.
         process = subprocess.Popen(
             command, env=os.environ | (env or {}), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **options

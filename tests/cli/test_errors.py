@@ -100,7 +100,7 @@ def test_errors_of_a_process(start, tiny, kind):
     damage, parts = DAMAGE[kind]
     damage(folder)
     process = start("run", "--model", str(folder), "Hello")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 2 and out == b""
     assert err.count(b"\n") == 1 and err.startswith(b"error: ")
     assert all(part.encode() in err for part in parts)

@@ -24,17 +24,30 @@ PLAIN_C = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE":
 
 def test_text_comes_before_the_end_and_ctrl_c_keeps_it(start):
     process = start(*ENDLESS)
-    first = process.stdout.read(40)
-    assert len(first) == 40 and process.poll() is None
+    first = b""
+    while len(first) < 40:
+        first += process.stdout.read(40)
+    assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    rest, err = process.communicate(timeout=30)
+    rest, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert b"Traceback" not in err and b"stopped" in err and b"timings:" in err
     text = (first + rest).decode("utf-8")
-    whole = package.load(TEXT).chat([{"role": "user", "content": "Hello"}], ignore_eos=True, max_tokens=4000).text
-    assert text.endswith("\n") and len(text) < len(whole)
+    assert text.endswith("\n")
     # A character that was not whole when it stopped shows as a replacement.
-    assert whole.startswith(text[:-1].rstrip("\ufffd"))
+    said = text[:-1].rstrip("\ufffd")
+    assert said and beginning(len(said)) == said
+
+
+def beginning(length: int) -> str:
+    """The first characters of the endless answer."""
+    text = ""
+    with package.load(TEXT).stream([{"role": "user", "content": "Hello"}], ignore_eos=True, max_tokens=4000) as stream:
+        for chunk in stream:
+            text += chunk.text
+            if len(text) >= length:
+                break
+    return text[:length]
 
 
 def test_ctrl_c_with_json(start):
@@ -42,7 +55,7 @@ def test_ctrl_c_with_json(start):
     while b"model:" not in process.stderr.readline():
         pass
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     # The signal may come before the answer begins; then there is no answer to print.
     assert out == b"" or json.loads(out)["finish_reason"] == "cancelled"
@@ -52,7 +65,7 @@ def test_a_closed_pipe_is_no_error(start):
     process = start(*ENDLESS)
     assert process.stdout.read(1)
     process.stdout.close()
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=300) == 141
     err = process.stderr.read()
     assert b"Traceback" not in err and b"rror" not in err
 
@@ -63,7 +76,7 @@ def test_utf8_everywhere(start, environment):
     image, question = golden.messages()[0]["content"]
     words = ["run", "-m", str(golden.checkpoint_path), "-i", image["image"], question["text"].encode(), "--special"]
     process = start(*words, "--ignore-eos", "-n", "32", env=environment)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert out.decode("utf-8") == golden.data()["text"] + "\n"
 
@@ -72,7 +85,7 @@ def test_utf8_of_json_stdin_and_paths(start, tmp_path):
     folder = tmp_path / "modèle-模型"
     folder.symlink_to(TEXT)
     process = start("run", "-m", os.fsencode(folder), "-", "--json", "-n", "2", env=PLAIN_C, stdin=subprocess.PIPE)
-    out, err = process.communicate("Grüße, 世界".encode(), timeout=60)
+    out, err = process.communicate("Grüße, 世界".encode(), timeout=300)
     assert process.returncode == 0, err
     wanted = package.load(TEXT).prepare([{"role": "user", "content": "Grüße, 世界"}])
     assert json.loads(out)["prompt_ids"] == list(wanted.ids)
@@ -90,21 +103,21 @@ def test_start_is_light():
 
 
 def test_version(start):
-    out, _ = start("--version").communicate(timeout=30)
+    out, _ = start("--version").communicate(timeout=300)
     assert out.decode().split() == ["ouzel", package.__version__]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
 def test_completion_scripts(start, shell):
     process = start(env={"_OUZEL_COMPLETE": f"source_{shell}"})
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0 and b"_OUZEL_COMPLETE" in out, err
 
 
 def test_completion_of_commands_and_options(start):
     for words, wanted in (("ouzel ru", "run"), ("ouzel run --think", "--think"), ("ouzel run --engine ref", "reference")):
         env = {"_OUZEL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-        out, err = start(env=env).communicate(timeout=30)
+        out, err = start(env=env).communicate(timeout=300)
         assert wanted in out.decode().split(), (words, out, err)
 
 

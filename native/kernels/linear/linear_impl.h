@@ -1,5 +1,5 @@
-// Matrix product with row-major weights in dot form: sixteen lanes of partial sums for each result, k ascending in steps of
-// sixteen. Two ways with the same bits:
+// Matrix product with row-major weights in dot form: sixteen lanes of partial sums for each result, k ascending in steps
+// of sixteen. Two ways with the same bits:
 //   direct  few rows: weights are decoded in registers as they stream from memory;
 //   packed  many rows: a block of weight rows is decoded once into scratch, interleaved, and register tiles run over it
 //           and over blocks of rows of x, split along k so that the weights of a tile stay in the first cache and the
@@ -13,7 +13,7 @@
 namespace ouzel::OUZEL_ISA {
 
 inline constexpr int64_t kDirectRows = kRegisters >= 32 && kParts == 1 ? 24 : 4;  // weights decoded in registers
-inline constexpr int64_t kSplit = 64;             // steps of sixteen k that a tile takes at once
+inline constexpr int64_t kSplit = kParts == 1 && kRegisters >= 32 ? 64 : 32;  // steps of 16 k a tile takes at once
 inline constexpr int64_t kPieceColumns = 48;      // enough to use a block of x several times, few enough to share out
 inline constexpr int64_t kMaxColumns = 96;        // weight rows in a block
 inline constexpr int64_t kMaxRows = 32;           // rows of x in a block
@@ -48,7 +48,8 @@ static int64_t linear_columns(int64_t) { return kPieceColumns; }
 
 static int64_t linear_scratch(int64_t k) {
   const LinearBlocks blocks(k);
-  return blocks.weight_floats() + blocks.tail_floats() + blocks.lane_floats() + blocks.dense_floats() + blocks.sum_floats();
+  return blocks.weight_floats() + blocks.tail_floats() + blocks.lane_floats() + blocks.dense_floats() +
+         blocks.sum_floats();
 }
 
 // Results of rows [m0, m0 + rows) and columns [n, n + count) from their sums.
@@ -94,9 +95,12 @@ struct LinearDirect {
     const float* x = a.x + m * a.x_stride;
     const auto* w = static_cast<const Element<T>*>(a.w) + n * a.k;
     float* to = sums + m * count;
-    int64_t j = 0;
-    for (; j + NR <= count; j += NR) direct_tile<T, MR, NR>(x, a.x_stride, w + j * a.k, a.k, to + j, count);
-    for (; j < count; ++j) direct_tile<T, MR, 1>(x, a.x_stride, w + j * a.k, a.k, to + j, count);
+    const int64_t tiles = count / NR;
+    const int64_t pitch = MR == 1 ? tiles : 1, step = MR == 1 ? 1 : NR;
+    for (int64_t t = 0; t < tiles; ++t)
+      direct_tile<T, MR, NR>(x, a.x_stride, w + t * step * a.k, a.k, pitch, to + t * step, count);
+    for (int64_t j = tiles * NR; j < count; ++j)
+      direct_tile<T, MR, 1>(x, a.x_stride, w + j * a.k, a.k, 1, to + j, count);
   }
 };
 
@@ -122,10 +126,11 @@ struct LinearPackGroup {
 // The last, partial sixteen of k of rows [m0, m0 + rows), filled up with zeros: tails [rows][16].
 OUZEL_INLINE void copy_tails(const LinearArgs& a, int64_t m0, int64_t rows, float* tails) {
   const int64_t whole = a.k / 16 * 16;
-  for (int64_t m = 0; m < rows; ++m) store(tails + m * 16, load_first(a.x + (m0 + m) * a.x_stride + whole, a.k - whole));
+  const float* x = a.x + m0 * a.x_stride + whole;
+  for (int64_t m = 0; m < rows; ++m) store(tails + m * 16, load_first(x + m * a.x_stride, a.k - whole));
 }
 
-// The kTileRows rows of a tile that begins at row m of `rows`; past the end the last one again, whose results are not used.
+// The kTileRows rows of a tile that begins at row m of `rows`; past the end the last one again, whose results are unused.
 struct TileRows {
   const float* row[kTileRows];
 
@@ -134,9 +139,9 @@ struct TileRows {
   }
 };
 
-// One group of weight rows against rows [m0, m0 + rows), leaving lanes [rows up to a full tile][kTileColumns][16]. Each tile
-// fetches one row of x that lies `ahead` rows further on; the groups of a block take turns, so that the next block is in
-// the second cache when its first group comes.
+// One group of weight rows against rows [m0, m0 + rows), leaving lanes [rows up to a full tile][kTileColumns][16]. Each
+// tile fetches one row of x that lies `ahead` rows further on; the groups of a block take turns, so that the next block is
+// in the second cache when its first group comes.
 OUZEL_INLINE void multiply_group(const LinearArgs& a, int64_t m0, int64_t rows, int64_t ahead, const float* w,
                                  const float* tails, float* lanes) {
   constexpr int64_t kRowLanes = kTileColumns * 16;
@@ -152,12 +157,14 @@ OUZEL_INLINE void multiply_group(const LinearArgs& a, int64_t m0, int64_t rows, 
   }
   if (whole * 16 == a.k) return;
   for (int64_t m = 0; m < rows; m += kTileRows)
-    packed_tile(TileRows(tails, 16, m, rows).row, 0, w + whole * kRowLanes, 1, whole == 0, tails, lanes + m * kRowLanes);
+    packed_tile(TileRows(tails, 16, m, rows).row, 0, w + whole * kRowLanes, 1, whole == 0, tails,
+                lanes + m * kRowLanes);
 }
 
-// The trees of a group's lanes, then the sums to their places: out[m * stride + j] for j < width. `dense` holds the sums in
-// between, as they come, [rows][kTileColumns].
-OUZEL_INLINE void reduce_group(const float* lanes, int64_t rows, int64_t width, float* dense, float* out, int64_t stride) {
+// The trees of a group's lanes, then the sums to their places: out[m * stride + j] for j < width. `dense` holds the sums
+// in between, as they come, [rows][kTileColumns].
+OUZEL_INLINE void reduce_group(const float* lanes, int64_t rows, int64_t width, float* dense, float* out,
+                               int64_t stride) {
   for (int64_t i = 0; i < rows * kTileColumns; i += 16) store(dense + i, trees<AddLanes>(lanes + i * 16));
   if (width == kTileColumns) {
     for (int64_t m = 0; m < rows; ++m) memcpy(out + m * stride, dense + m * kTileColumns, kTileColumns * sizeof(float));
@@ -167,8 +174,8 @@ OUZEL_INLINE void reduce_group(const float* lanes, int64_t rows, int64_t width, 
     for (int64_t j = 0; j < width; ++j) out[m * stride + j] = dense[m * kTileColumns + j];
 }
 
-// With a single block of rows, each group of weight rows is decoded when it is used, into the same small part of scratch;
-// otherwise all are decoded first and used for every block.
+// With a single block of rows, each group of weight rows is decoded into the same small part of scratch; otherwise each
+// has its own, and is decoded with the first block.
 static void linear_packed(const LinearArgs& a, const LinearBlocks& blocks, int64_t n, int64_t count) {
   float* weights = a.scratch;
   float* tails = weights + blocks.weight_floats();
@@ -195,11 +202,14 @@ static void linear_direct(const LinearArgs& a, int64_t n, int64_t count) {
   with_activation(a.act, LinearFinish{a, 0, a.rows, n, count, a.scratch, count});
 }
 
+// Few rows take as many columns at once as there is room for sums: the wider, the longer the streams of weights.
 static void linear(const LinearArgs& a) {
   const LinearBlocks blocks(a.k);
-  for (int64_t n = a.n0; n < a.n1; n += blocks.columns) {
-    const int64_t count = smaller(blocks.columns, a.n1 - n);
-    if (a.rows <= kDirectRows) {
+  const bool direct = a.rows <= kDirectRows;
+  const int64_t width = direct ? blocks.sum_floats() / larger(a.rows, 1) : blocks.columns;
+  for (int64_t n = a.n0; n < a.n1; n += width) {
+    const int64_t count = smaller(width, a.n1 - n);
+    if (direct) {
       linear_direct(a, n, count);
     } else {
       linear_packed(a, blocks, n, count);

@@ -31,6 +31,7 @@ class CausalAttention : public Operation {
     int64_t row, count, block, at;
   };
 
+  void check_blocks(const Frame& frame, const SequenceRows& sequence) const;
   void store(Frame& frame) const;
   void store_part(const Frame& frame, const Part& part, int64_t head) const;
   void add_tasks(const Frame& frame, const SequenceRows& sequence, std::vector<AttentionTask>& tasks,
@@ -42,26 +43,31 @@ class CausalAttention : public Operation {
 };
 
 void CausalAttention::check(const Frame& frame) const {
+  const int64_t rows = frame.rows(form_.y);
   int64_t at = 0;
   for (const SequenceRows& sequence : frame.step().sequences) {
     const bool follows = sequence.start == at && sequence.count >= 0 && sequence.past >= 0;
-    if (!follows || sequence.count > frame.rows(form_.y) - at) {
+    if (!follows || sequence.count > rows - at) {
       throw Refused(where_, "sequences that follow each other in the rows", "one from row " + std::to_string(sequence.start));
     }
+    check_blocks(frame, sequence);
     at += sequence.count;
-    // past is bounded by the blocks before anything is added to it.
-    const bool enough = sequence.past <= sequence.block_count * kBlockTokens &&
-                        sequence.past + sequence.count <= sequence.block_count * kBlockTokens;
-    if (!enough) throw Refused(where_, "cache blocks for all tokens", std::to_string(sequence.block_count) + " blocks");
-    for (int64_t i = 0; i < divide_up(sequence.past + sequence.count, kBlockTokens); ++i) {
-      if (sequence.blocks[i] < 0 || sequence.blocks[i] >= frame.cache().blocks()) {
-        throw Refused(where_, "cache blocks below " + std::to_string(frame.cache().blocks()),
-                      std::to_string(sequence.blocks[i]));
-      }
-    }
   }
-  if (at != frame.rows(form_.y)) {
-    throw Refused(where_, "sequences over " + std::to_string(frame.rows(form_.y)) + " rows", std::to_string(at));
+  if (at != rows) throw Refused(where_, "sequences over " + std::to_string(rows) + " rows", std::to_string(at));
+}
+
+void CausalAttention::check_blocks(const Frame& frame, const SequenceRows& sequence) const {
+  // past is bounded by the blocks before anything is added to it.
+  const int64_t room = sequence.block_count * kBlockTokens;
+  if (sequence.past > room || sequence.past + sequence.count > room) {
+    throw Refused(where_, "cache blocks for all tokens", std::to_string(sequence.block_count) + " blocks");
+  }
+  const int64_t blocks = frame.cache().blocks();
+  for (int64_t i = 0; i < divide_up(sequence.past + sequence.count, kBlockTokens); ++i) {
+    const int64_t block = sequence.blocks[i];
+    if (block < 0 || block >= blocks) {
+      throw Refused(where_, "cache blocks below " + std::to_string(blocks), std::to_string(block));
+    }
   }
 }
 

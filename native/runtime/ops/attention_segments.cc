@@ -75,7 +75,9 @@ void SegmentAttention::run_pass(Frame& frame, const std::vector<AttentionTask>& 
   float* memory = frame.reserve_pack(static_cast<int64_t>(block_count) * block_floats);
   BlockLists lists;
   std::vector<const AttentionTask*> owner;
-  for (const AttentionTask& task : tasks) owner.insert(owner.end(), static_cast<size_t>(divide_up(task.keys, kBlockTokens)), &task);
+  for (const AttentionTask& task : tasks) {
+    owner.insert(owner.end(), static_cast<size_t>(divide_up(task.keys, kBlockTokens)), &task);
+  }
   for (size_t i = 0; i < block_count; ++i) {
     lists.keys.push_back(memory + static_cast<int64_t>(i) * block_floats);
     lists.values.push_back(lists.keys.back() + key_floats_);

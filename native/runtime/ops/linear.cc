@@ -20,13 +20,17 @@ Activation read_activation(const NodeReader& node) {
   return Activation::silu;
 }
 
+// Columns of a piece for a single row, where long streams of weights read memory faster.
+constexpr int64_t kWidePiece = 512;
+
 class Linear : public Operation {
  public:
   explicit Linear(const LinearForm& form) : form_(form) {}
 
   void run(Frame& frame) const override {
     const int64_t rows = frame.rows(form_.y), n = form_.weight.rows, k = form_.weight.cols;
-    const int64_t columns = frame.kernels().linear_columns(k);
+    int64_t columns = frame.kernels().linear_columns(k);
+    if (rows == 1) columns = std::max(columns, std::min(kWidePiece, divide_up(n, 2 * int64_t{frame.threads()})));
     const int64_t column_tiles = divide_up(n, columns);
     const int64_t tile_rows = rows_of_tile(rows, column_tiles, frame.threads());
     frame.reserve_scratch(frame.kernels().linear_scratch(k));
@@ -73,7 +77,11 @@ class Linear : public Operation {
 }  // namespace
 
 LinearForm::LinearForm(const NodeReader& node)
-    : weight(node.matrix(0)), x(node.input(0)), y(node.output()), has_residual(node.has_input(1)), activation(read_activation(node)) {
+    : weight(node.matrix(0)),
+      x(node.input(0)),
+      y(node.output()),
+      has_residual(node.has_input(1)),
+      activation(read_activation(node)) {
   node.require(node.output_value().width == weight.rows, "a result as wide as the weight has rows");
   node.like_output(0, weight.cols);
   if (node.has_weight(1)) bias = node.vector(1, weight.rows);

@@ -125,7 +125,7 @@ class Generator:
     def _after(self, item: Scheduled, logits: np.ndarray | None, seconds: float, now: float) -> None:
         sequence = item.sequence
         self.scheduler.computed(item)
-        if not sequence.generated:
+        if not sequence.count:
             sequence.seconds["prefill"] += seconds
         if logits is None:
             return

@@ -59,6 +59,11 @@ class Sequence:
         """Ids after the prompt."""
         return self.ids[len(self.prompt.ids) :]
 
+    @property
+    def count(self) -> int:
+        """Tokens generated so far."""
+        return len(self.ids) - len(self.prompt.ids)
+
     def blocks_needed(self, tokens: int) -> int:
         """Further blocks for `tokens` more tokens after the computed ones."""
         return -(-(self.computed + tokens) // BLOCK_TOKENS) - len(self.blocks)
@@ -67,7 +72,7 @@ class Sequence:
         """Samples the next token from logits [vocab] and puts what it means for the reader into `pending`."""
         sampled = self._sampler.sample(logits)
         self._sampler.accept(sampled.id)
-        if not self.generated:
+        if not self.count:
             self.first_at = now
         self.last_at = now
         self.ids.append(sampled.id)
@@ -89,7 +94,7 @@ class Sequence:
 
     def usage(self) -> Usage:
         """Token counts so far."""
-        return Usage(len(self.prompt.ids), self.prompt.picture_tokens, self.cached, len(self.generated))
+        return Usage(len(self.prompt.ids), self.prompt.picture_tokens, self.cached, self.count)
 
     def timings(self) -> Timings:
         """Seconds so far."""
@@ -109,7 +114,7 @@ class Sequence:
         if stopped:
             self.finish_reason = "stop"
             self.pending.append(Chunk(text, (token,), logprobs, "stop"))
-        elif len(self.generated) >= self.params.max_tokens:
+        elif self.count >= self.params.max_tokens:
             self.pending.append(self._last_chunk(text, (token,), logprobs, "length"))
         else:
             self.pending.append(Chunk(text, (token,), logprobs))
