@@ -21,7 +21,7 @@ twice its usual share, and still the bird went on turning pebbles for larvae, as
 She wrote in her book: dipper (Cinclus cinclus), 18 cm, 60 g, seen 3 times; def count(birds): return sum(1 for b in birds).
 Wasseramseln singen auch im Winter. Les oiseaux plongent sous la glace. 河里有一只小鸟,它在水下行走。"""
 
-LINES = ("Invoice 2048", "3 stones  12.50", "1 river   99.00", "Total    111.50")
+LINES = ("Invoice 2048", "3 stones 12.50", "1 river 99.00", "Total 111.50")
 """Words of the built-in picture."""
 
 QUESTION = "Read the text."
