@@ -91,23 +91,37 @@ struct LinearArgs {
   float* scratch;  // linear_scratch(k) floats, 64-byte aligned, private to the caller's thread
 };
 
+// One block of cached keys or values of a head, in a type that is f32, f16 or q8:
+//   keys    [head_dim][kBlockTokens]: keys across lanes
+//   values  [kBlockTokens][value_pad], value_pad = value_dim rounded up to 16 with zeros
+// then, for q8, kBlockTokens scales: a token's a / 127 with a its largest magnitude in this head, and codes as QuantiseArgs
+// rounds them. f16 is the nearest half, at most 65504 in magnitude. What is kept of a token depends on that token alone.
+static inline constexpr int64_t stored_bytes(WeightType type) {
+  return type == WeightType::f32 ? 4 : type == WeightType::q8 ? 1 : 2;
+}
+static inline constexpr int64_t cache_block_bytes(WeightType type, int64_t width) {
+  const int64_t codes = (width * kBlockTokens * stored_bytes(type) + 63) / 64 * 64;
+  return codes + (type == WeightType::q8 ? kBlockTokens * 4 : 0);
+}
+
 // Attention of one key head: the query rows of its group against keys in blocks, with a running softmax.
 // Row r, group head g: query at q + r * q_stride + g * head_dim, result at out + r * out_stride + g * value_dim.
 // Row r sees keys 0 .. min(limit0 + r * limit_step, keys) - 1 (causal: limit0 = past + first row + 1, limit_step = 1;
 // segments: limit0 = keys, limit_step = 0). keys >= 1 and every row sees at least one.
-// k_blocks[b] is [head_dim][kBlockTokens] (keys across lanes), v_blocks[b] is [kBlockTokens][value_pad], value_pad = value_dim
-// rounded up to 16 with zeros; places past the last key hold finite numbers.
-// Order: blocks ascending. In a block: scores by fused multiply-add over head_dim ascending, times scale; running maximum;
-// p = exp(score - maximum) (0 for keys not seen); sum of p by the f32x16 tree over the block's two vectors added lane by
-// lane; out = out * correction, then fused multiply-add over the block's keys ascending; at the end out / sum.
+// Blocks of keys and values as above; places past the last key hold finite numbers.
+// Order: blocks ascending. In a block: scores by fused multiply-add over head_dim ascending, (q8: times the key's scale,)
+// times scale; running maximum; p = exp(score - maximum) (0 for keys not seen); sum of p by the f32x16 tree over the block's
+// two vectors added lane by lane; (q8: p times the value's scale;) out = out * correction, then fused multiply-add over the
+// block's keys ascending; at the end out / sum.
 struct AttentionArgs {
   const float* q;
   int64_t q_stride;
   int64_t rows;
   int64_t group;  // query heads that read this key head
   int64_t head_dim, value_dim;
-  const float* const* k_blocks;
-  const float* const* v_blocks;
+  const void* const* k_blocks;
+  const void* const* v_blocks;
+  WeightType cache;  // f32, f16 or q8
   int64_t keys;
   int64_t limit0, limit_step;
   float scale;
@@ -124,8 +138,9 @@ struct StoreArgs {
   int64_t v_stride;
   int64_t count, at;
   int64_t head_dim, value_dim;
-  float* k_block;
-  float* v_block;
+  void* k_block;
+  void* v_block;
+  WeightType cache;
 };
 
 struct Kernels {

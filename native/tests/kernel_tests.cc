@@ -31,6 +31,7 @@ constexpr Operation kOperations[] = {
     {"decode_packed", test_decode_packed},
     {"attention", test_attention},
     {"attention_extremes", test_attention_extremes},
+    {"cache_halves", test_cache_halves},
     {"rms_norm", test_rms_norm},
     {"layer_norm", test_layer_norm},
     {"rotary", test_rotary},

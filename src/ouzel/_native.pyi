@@ -38,7 +38,7 @@ class Program:
 class Plan:
     """A program ready to run on a machine, with its cache."""
 
-    def __init__(self, machine: Machine, program: Program) -> None: ...
+    def __init__(self, machine: Machine, program: Program, cache: str = "f32") -> None: ...
     def run(
         self,
         inputs: Sequence[NDArray[Any]],

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/attention/attention_impl.h"
+#include "kernels/attention/store_impl.h"
 #include "kernels/elementwise/elementwise_impl.h"
 #include "kernels/linear/linear_impl.h"
 #include "kernels/norm/norm_impl.h"

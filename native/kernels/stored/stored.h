@@ -27,6 +27,13 @@ struct Stored<WeightType::f16> {
   OUZEL_INLINE vec load_part(const Element* p) { return load_vec_f16(p); }
 };
 
+// Codes alone: of cached keys and values, whose scales are kept beside them.
+template <>
+struct Stored<WeightType::q8> {
+  using Element = int8_t;
+  OUZEL_INLINE vec load_part(const Element* p) { return load_vec_i8(p); }
+};
+
 template <WeightType T>
 using Element = typename Stored<T>::Element;
 
