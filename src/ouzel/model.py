@@ -301,22 +301,24 @@ def load(
     chunk: int = 512,
     revision: str | None = None,
     offline: bool | None = None,
+    mmproj: str | os.PathLike[str] | None = None,
 ) -> Model:
-    """Loads a checkpoint folder, a packed folder, a hub id ("organisation/name"), or, without a name, the embedded model.
+    """Loads a checkpoint folder, a packed folder, a GGUF file, a hub id ("organisation/name"), or, without a name, the
+    embedded model.
 
     engine: "native" (C++) or "reference" (NumPy). threads: of the native engine; None takes the fast physical cores.
     weights: number format of the large matrices, "auto" (as stored, mapped without a copy), "f32", "bf16", "f16", "q8",
     "q4" or "q4m" (the latter two with q8 for head, embedding, vision and projector), or a `FormatPlan` by part; vision,
     projector, text, head, embedding: another format for that part. check: compares a packed folder with its checksums.
     cache_packed: keeps quantised weights in the user's cache and maps them the next time.
-    chunk: prompt tokens in one pass; results do not depend on it.
+    chunk: prompt tokens in one pass; results do not depend on it. mmproj: the picture file of a Qwen3-VL GGUF model.
 
     Raises CheckpointError, ConfigError, TensorError or UnsupportedError naming the file and what to do.
     """
     parts = {"vision": vision, "projector": projector, "text": text, "head": head, "embedding": embedding}
     formats = format_plan(weights, parts)
     name = model if model is not None and model != EMBEDDED else embedded_path()
-    checkpoint = Checkpoint.open(name, revision=revision, offline=offline)
+    checkpoint = Checkpoint.open(name, revision=revision, offline=offline, mmproj=mmproj)
     if cache_packed:
         from ouzel.packed.cache import packed_in_cache
 

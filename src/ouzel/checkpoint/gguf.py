@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -95,8 +97,7 @@ class GgufCheckpoint(Checkpoint):
         self._tokenizer = GgufTokenizer(meta)
         if len(self._tokenizer.tokens) > text["vocab_size"]:
             raise meta.error("tokenizer.ggml.tokens", f"at most {text['vocab_size']} tokens, the embedding's rows", self._tokenizer.tokens)
-        self._folder = tempfile.TemporaryDirectory(prefix="ouzel-gguf-", ignore_cleanup_errors=True)
-        super().__init__(Path(self._folder.name), self._whole_config(text), name)
+        super().__init__(_temporary_folder(self), self._whole_config(text), name)
         self._write_files()
 
     def reader(self) -> ConfigReader:
@@ -142,6 +143,16 @@ class GgufCheckpoint(Checkpoint):
                 (self.path / name).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8", newline="")
         except OSError as error:
             raise os_error("writing temporary files", self.path, error) from None
+
+
+def _temporary_folder(owner: object) -> Path:
+    """A folder that goes with its owner, or with the process."""
+    try:
+        folder = tempfile.mkdtemp(prefix="ouzel-gguf-")
+    except OSError as error:
+        raise os_error("making a temporary folder", tempfile.gettempdir(), error) from None
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _check_heads(meta: GgufMetadata, text: Mapping[str, Any]) -> None:

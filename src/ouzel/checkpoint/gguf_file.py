@@ -20,8 +20,8 @@ from ouzel.errors import CheckpointError
 
 _PLAIN = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
-# Blocks decoded in one go: bounds the scratch memory to some tens of megabytes.
-_STEP_BYTES = 1 << 20
+# Blocks decoded in one go: the scratch arrays stay in the processor's cache.
+_STEP_BYTES = 1 << 16
 
 Rows = Callable[[int], NDArray[np.int64]]
 

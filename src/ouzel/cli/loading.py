@@ -35,6 +35,7 @@ def load_model(options: ModelOptions, quiet: bool = False) -> Model:
             chunk=options.chunk,
             revision=options.revision,
             offline=options.offline or None,
+            mmproj=options.mmproj,
         )
     if not quiet:
         console.say(f"model: {model.describe()}; loaded in {time.perf_counter() - start:.2f} s")

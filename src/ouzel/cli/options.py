@@ -58,8 +58,8 @@ _MODEL, _PICTURES, _PROMPT, _SAMPLING, _OUTPUT = "Model", "Pictures", "Prompt", 
 ModelName = Annotated[
     Optional[str],
     _option(
-        "--model", "-m", panel=_MODEL, metavar="FOLDER|HUB_ID",
-        help="A checkpoint folder, or a hub id such as Qwen/Qwen3-VL-2B-Instruct. Default: the embedded model.",
+        "--model", "-m", panel=_MODEL, metavar="FOLDER|FILE|HUB_ID",
+        help="A checkpoint folder, a GGUF file, or a hub id such as Qwen/Qwen3-VL-2B-Instruct. Default: the embedded model.",
     ),
 ]  # fmt: skip
 Revision = Annotated[
@@ -97,6 +97,10 @@ class ModelOptions:
     """Which model, and how it runs."""
 
     model: ModelName = None
+    mmproj: Annotated[
+        Optional[str],
+        _option("--mmproj", panel=_MODEL, metavar="FILE", help="The picture file (mmproj) of a Qwen3-VL GGUF model. Without it the model reads text."),
+    ] = None
     revision: Revision = None
     offline: Offline = False
     engine: Annotated[
