@@ -9,13 +9,20 @@ from typing import Any
 
 from ouzel.checkpoint.folder import Checkpoint
 from ouzel.conversion.calibrate import Calibration, calibrate
-from ouzel.conversion.compare import LogitErrors, TensorErrors, as_rows, logit_errors, probe_logits, tensor_errors
+from ouzel.conversion.compare import (
+    LogitErrors,
+    TensorErrors,
+    as_rows,
+    logit_errors,
+    probe_logits,
+    tensor_errors,
+)
 from ouzel.conversion.probe import probes
-from ouzel.packed.write import Progress, convert
 from ouzel.engines.base import Engine
 from ouzel.engines.registry import make_engine
 from ouzel.errors import EngineError, RequestError
 from ouzel.model import Model
+from ouzel.packed.write import Progress, convert
 from ouzel.weights.formats import PARTS, FormatPlan
 
 

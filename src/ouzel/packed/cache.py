@@ -11,9 +11,9 @@ from ouzel import env
 from ouzel.checkpoint.folder import Checkpoint
 from ouzel.checkpoint.json_file import os_error
 from ouzel.checkpoint.packed import VERSION
-from ouzel.packed.write import COPIED, convert
 from ouzel.errors import CheckpointError, RequestError, UnsupportedError
 from ouzel.models.registry import make_family
+from ouzel.packed.write import COPIED, convert
 from ouzel.weights.formats import PARTS, FormatPlan
 from ouzel.weights.open import open_weights
 

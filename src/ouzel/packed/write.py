@@ -16,12 +16,25 @@ from numpy.typing import NDArray
 import ouzel
 from ouzel.checkpoint.folder import Checkpoint
 from ouzel.checkpoint.json_file import os_error
-from ouzel.checkpoint.packed import FORMAT, HEADER, SUMS, VERSION, WEIGHTS, file_sha256, is_packed
+from ouzel.checkpoint.packed import (
+    FORMAT,
+    HEADER,
+    SUMS,
+    VERSION,
+    WEIGHTS,
+    file_sha256,
+    is_packed,
+)
 from ouzel.errors import CheckpointError, RequestError, UnsupportedError
 from ouzel.models.registry import make_family
 from ouzel.weights.check import check_finite
 from ouzel.weights.formats import PARTS, FormatPlan
-from ouzel.weights.load import choose_format, make_array, match_tensors, shared_importance
+from ouzel.weights.load import (
+    choose_format,
+    make_array,
+    match_tensors,
+    shared_importance,
+)
 from ouzel.weights.pack import Packer, packer
 from ouzel.weights.packed_file import ALIGN, Entry, entry_of, write_packed
 from ouzel.weights.table import VECTOR_KINDS
@@ -102,7 +115,7 @@ def _source(checkpoint: Checkpoint, hashed: bool, tell: Progress) -> dict[str, A
     """Where the weights came from: name, and size and hash of every file."""
     files = checkpoint.tensors.files
     total, done = sum(file.stat().st_size for file in files), 0
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for file in files:
         found[file.name] = {"bytes": file.stat().st_size}
         if hashed:
@@ -147,7 +160,7 @@ def _write_weights(
         return write_packed(path, entries, make)
 
 
-def _make(entry: Entry, table: Mapping[str, Any], views: Mapping[str, Any], packing: Packer, weighing: Mapping[str, Any]) -> Any:
+def _make(entry: Entry, table: Mapping[str, Any], views: Mapping[str, Any], packing: Packer, weighing: Mapping[str, Any]) -> NDArray[Any]:
     view, spec = views[entry.name], table[entry.name]
     if entry.form.packing is None or spec.kind in VECTOR_KINDS:
         check_finite(view.name, view.data, view.dtype, view.file)

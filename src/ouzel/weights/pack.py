@@ -46,7 +46,7 @@ class Packer:
         importance: mean squares [k] of what the matrix is multiplied with. Raises NotStorable.
         """
         rows, columns = data.shape
-        out = aligned_empty(packing.shape(rows, columns), np.uint8, 64)
+        out: NDArray[Any] = aligned_empty(packing.shape(rows, columns), np.uint8, 64)
         weights = normal_importance(importance, columns)
         step = max(1, _PIECE // max(1, ROWS * columns)) * ROWS
 
