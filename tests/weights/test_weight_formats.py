@@ -102,3 +102,15 @@ def test_plans():
     assert [plan.of(part) for part in PARTS] == ["f32", AUTO, AUTO, "bf16", AUTO]
     with pytest.raises(RequestError, match=r"part 'head'.*one of auto, f32"):
         FormatPlan(head="int3")
+
+
+def test_presets():
+    for name in ("q4", "q4m"):
+        assert [FormatPlan.preset(name).of(part) for part in PARTS] == ["q8", "q8", name, "q8", "q8"]
+    for name in ("q8", "bf16", "auto"):
+        assert FormatPlan.preset(name) == FormatPlan.uniform(name)
+    plan = FormatPlan.preset("q4", head="q4", vision=None, embedding="f16")
+    assert [plan.of(part) for part in PARTS] == ["q8", "q8", "q4", "q4", "f16"]
+    assert plan.packs and FormatPlan(head="q8").packs and not FormatPlan.uniform("f16").packs
+    with pytest.raises(RequestError, match="part 'text'.*got 'q5'"):
+        FormatPlan.preset("q4", text="q5")

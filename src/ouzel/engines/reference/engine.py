@@ -100,6 +100,5 @@ class ReferenceExecutable:
 
 def _operand(weight: Any) -> Any:
     """A weight as the operations take it."""
-    if weight.format.packing is None:
-        return weight.f32()
-    return PackedMatrix(weight.array, weight.format.packing, weight.shape)
+    packing = getattr(getattr(weight, "format", None), "packing", None)
+    return weight.f32() if packing is None else PackedMatrix(weight.array, packing, weight.shape)

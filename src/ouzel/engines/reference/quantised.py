@@ -39,7 +39,7 @@ class PackedMatrix:
         values = self.codes[:, :, index] * self.scales[:, None, index]
         if self.minima is not None:
             values = values + self.minima[:, None, index]
-        return np.ascontiguousarray(values.reshape(-1, len(index)).T[:, : self.shape[1]])
+        return np.ascontiguousarray(values.reshape(len(values) * GROUP, len(index)).T[:, : self.shape[1]])
 
 
 def linear(x: NDArray[Any], weight: PackedMatrix) -> NDArray[Any]:
