@@ -9,11 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ouzel import model as api
+from ouzel.checkpoint.folder import Checkpoint
 from ouzel.checkpoint.packed import check_sums
 from ouzel.errors import CheckpointError, OuzelError, UnsupportedError
+from ouzel.models.registry import make_family
+from ouzel.weights.open import open_weights
 
 
 def load(folder: Path, check: bool = False) -> api.Model:
@@ -176,3 +180,28 @@ def test_the_command_line_says_it_in_one_line(folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("error: reading ") and done.stderr.count("\n") == 1 and "version 99" in done.stderr
+
+
+def test_random_bytes_in_the_headers_never_crash(folder: Path) -> None:
+    """Each change is refused in one line, or (in a name of the source, say) changes nothing that matters."""
+    rng = np.random.default_rng(2026)
+    refusals = 0
+    for name, length in (("model.json", None), ("weights.safetensors", 4000)):
+        path = folder / name
+        whole = path.read_bytes()
+        for _ in range(60):
+            data = bytearray(whole)
+            for at in rng.integers(0, length or len(whole), rng.integers(1, 4)):
+                data[at] = rng.integers(0, 256)
+            path.unlink()  # the file may still be mapped
+            path.write_bytes(data)
+            try:
+                checkpoint = Checkpoint.open(folder)
+                family = make_family(checkpoint)
+                open_weights(checkpoint, family.tensor_table(), tied=family.tied)
+            except OuzelError as error:
+                assert "\n" not in str(error)
+                refusals += 1
+        path.unlink()
+        path.write_bytes(whole)
+    assert refusals > 60
