@@ -223,7 +223,10 @@ inline Output test_cache_halves(const Kernels& kernels, Checks& checks) {
   Random random(70);
   for (int turn = 0; turn < 4000; ++turn) {
     float row[16];
-    for (float& x : row) x = std::ldexp(random.uniform(), static_cast<int>(random.below(46)) - 28);
+    for (float& x : row) {
+      const int exponent = static_cast<int>(random.below(46)) - 28;
+      x = std::ldexp(random.uniform(), exponent);
+    }
     row[0] = 1.0f + 0x1p-11f * static_cast<float>(turn % 8);
     row[1] = 65519.0f;
     row[2] = -1e20f;
