@@ -41,6 +41,13 @@ class Alpha(str, Enum):
     drop = "drop"
 
 
+class Speculation(str, Enum):
+    """How tokens are guessed ahead."""
+
+    off = "off"
+    ngram = "ngram"
+
+
 class ControlText(str, Enum):
     """What control strings in a user's text mean."""
 
@@ -271,6 +278,13 @@ class SamplingOptions:
         Optional[list[str]],
         _option("--stop", panel=_SAMPLING, metavar="TEXT", help="End before this text. May be given several times."),
     ] = None
+    speculate: Annotated[
+        Speculation,
+        _option(
+            "--speculate", panel=_SAMPLING, metavar="off|ngram",
+            help="Guess tokens that repeat earlier text, and check several in one pass. The text is the same. Default: off.",
+        ),
+    ] = Speculation.off  # fmt: skip
     ignore_eos: Annotated[
         bool, _option("--ignore-eos", panel=_SAMPLING, help="Go on past end tokens, up to --max-tokens.")
     ] = False
@@ -317,5 +331,6 @@ def settings_of(pictures: PictureOptions, prompt: PromptOptions, sampling: Sampl
     """The keyword settings of `Model.stream` that these options say."""
     chosen: dict[str, Any] = {field.name: getattr(sampling, field.name) for field in fields(sampling)}
     chosen |= {"min_pixels": pictures.min_pixels, "max_pixels": pictures.max_pixels, "alpha": pictures.alpha.value}
+    chosen["speculate"] = sampling.speculate.value
     chosen |= {"think": prompt.think, "control_text": prompt.control_text.value}
     return chosen

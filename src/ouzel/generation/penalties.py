@@ -22,7 +22,9 @@ class TokenCounts:
 
     def add(self, token: int) -> None:
         """Counts one generated token."""
-        self._counts[self._place_of(token)] += 1
+        # First the place: finding it may put a larger array there.
+        place = self._place_of(token)
+        self._counts[place] += 1
 
     def _place_of(self, token: int) -> int:
         place = self._place.setdefault(token, len(self._place))
