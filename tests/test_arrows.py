@@ -26,9 +26,11 @@ LAYERS = {
     "models": 4,
     "engines": 4,
     "generation": 5,
+    "packed": 5,
     "settings": 6,
     "model": 7,
     "verify": 8,
+    "conversion": 8,
     "cli": 9,
 }
 """A module may import its own folder and lower layers. Models and engines share a layer and never meet."""

@@ -11,6 +11,8 @@ from ouzel.cli import console, failure
 from ouzel.cli.chat import EPILOG as CHAT_EPILOG
 from ouzel.cli.chat import chat
 from ouzel.cli.content import OrderedCommand
+from ouzel.cli.convert import EPILOG as CONVERT_EPILOG
+from ouzel.cli.convert import convert
 from ouzel.cli.environment import environment
 from ouzel.cli.families import families
 from ouzel.cli.golden import golden
@@ -65,6 +67,7 @@ def common(
 
 app.command("run", cls=OrderedCommand, epilog=RUN_EPILOG)(run)
 app.command("chat", cls=OrderedCommand, epilog=CHAT_EPILOG)(chat)
+app.command("convert", epilog=CONVERT_EPILOG)(convert)
 app.command("inspect", epilog=INSPECT_EPILOG)(inspect)
 app.command("verify", epilog=VERIFY_EPILOG)(verify)
 app.add_typer(golden)
