@@ -60,4 +60,4 @@ VISION = {
 
 # Pixel counts: pictures are scaled up to the first and down to the second (see docs/reader.md).
 MIN_PIXELS = CELL * CELL * 4
-MAX_PIXELS = CELL * CELL * 64
+MAX_PIXELS = CELL * CELL * 75

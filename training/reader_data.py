@@ -126,9 +126,9 @@ class Painter:
         return Sample(self._colour(mask), list(texts), centres)
 
     def _fit(self, face: Face, texts: list[str], width: int, pitch: float):
-        """A size at which a character is about 10-15 pixels wide and every line fits."""
-        wanted = (12.5 + self._spread(-3.0, 2.5)) / face.advance
-        size = int(min(wanted, pitch / 1.12, 34.0))
+        """A size at which a character is about 12-17 pixels wide and every line fits."""
+        wanted = (14.5 + self._spread(-2.3, 2.5)) / face.advance
+        size = int(min(wanted, pitch / 1.12))
         size = max(size, 10)
         while size > 8:
             font = load_font(face.path, size)
@@ -236,9 +236,9 @@ def make_batch(samples: list[Sample], question: str, picture_first: bool) -> Bat
 
 def canvas(rng: random.Random, count: int, longest: int, ease: float = 1.0) -> tuple[int, int]:
     """(width, height) for `count` lines of up to `longest` characters, within the processor's limits."""
-    columns = max(2, -(-int(longest * rng.uniform(10.5, 14.0) + 12) // rc.CELL))
-    rows = count + (rng.random() < 0.5 * ease)
-    columns = min(columns + (rng.random() < 0.2), 13, rc.MAX_PIXELS // rc.CELL**2 // rows)
+    columns = max(2, -(-int(longest * rng.uniform(13.0, 16.5) + 12) // rc.CELL))
+    rows = count + (rng.random() < 0.65 * ease)
+    columns = min(columns + (rng.random() < 0.2), 15, rc.MAX_PIXELS // rc.CELL**2 // rows)
     while rows * columns < rc.MIN_PIXELS // rc.CELL**2:
         columns += 1
     return columns * rc.CELL, rows * rc.CELL

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
+import numpy as np
 import torch
+from PIL import Image
 
 import reader_config as rc
 import reader_data as data
@@ -38,3 +43,25 @@ def read_pictures(model: Reader, patches: torch.Tensor, grid: tuple[int, int], q
         here = positions[:, start + step:start + step + 1]
         logits = language(embed(best)[:, None], here, caches=caches)
     return [bytes(t for t in a if t < 256).decode("utf-8", "replace") for a in answers]
+
+
+def input_size(width: int, height: int) -> tuple[int, int]:
+    """The processor's (width, height) for a picture: multiples of 32 inside the two pixel limits."""
+    side = rc.CELL
+    w, h = round(width / side) * side, round(height / side) * side
+    if w * h > rc.MAX_PIXELS:
+        shrink = math.sqrt(width * height / rc.MAX_PIXELS)
+        return tuple(max(side, math.floor(n / shrink / side) * side) for n in (width, height))
+    if w * h < rc.MIN_PIXELS:
+        grow = math.sqrt(rc.MIN_PIXELS / (width * height))
+        return tuple(math.ceil(n * grow / side) * side for n in (width, height))
+    return w, h
+
+
+def read_file(model: Reader, path: Path, question: str = "Read the text.", picture_first: bool = True) -> str:
+    """The answer to one question about one picture file (opaque RGB), resized with Pillow's bicubic filter."""
+    picture = Image.open(path).convert("RGB")
+    picture = picture.resize(input_size(*picture.size), Image.Resampling.BICUBIC)
+    pixels = np.asarray(picture)[None]
+    grid = (pixels.shape[1] // rc.PATCH, pixels.shape[2] // rc.PATCH)
+    return read_pictures(model, torch.from_numpy(data.to_patches(pixels)), grid, question, picture_first)[0]

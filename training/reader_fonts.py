@@ -31,6 +31,9 @@ UNSUITABLE = (
     "FreeMono Bold Oblique", "Noto Sans Symbols", "Webdings", "Wingdings", "Marlett", "Smallcaps", "Caps",
     "D050000L", "Z003", "Penguin Attack", "StayPuft", "Delphine", "Junkyard", "Domestic Manners", "femkeklaver", "Breip",
     "Monoisome", "Klaudia", "Cupola", "Lemonada",
+    "OpenDyslexic", "IBM 3270", "Keyfont", "Purisa", "Humor Sans", "OCR", "Yanone", "eurofurence", "monofur", "unifur",
+    "okolaks", "Solothurn", "Essays1743", "Beteckna", "Dunhill", "Caliban", "Penguin", "osifont", "Irianis", "Compagnon",
+    "Half Italic", "Narrow Half", "Quotation", "Jura", "Mekanus", "Berenika", "Agave",
 )
 """Words in a font's name that mark decorative or non-text faces."""
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ouzel.checkpoint.folder import Checkpoint
 from ouzel.engines.base import BLOCK_TOKENS, Engine, Executable
 from ouzel.engines.registry import make_engine
-from ouzel.errors import CheckpointError, ImageError, RequestError
+from ouzel.errors import CheckpointError, ImageError, PromptError, RequestError
 from ouzel.generation.generator import Generator
 from ouzel.generation.prepare import Preparer, PromptOptions
 from ouzel.generation.request import Chunk, GenerationParams, Prompt, Result
@@ -47,8 +47,8 @@ class Model:
     def __init__(
         self, checkpoint: Checkpoint, engine: Engine, formats: FormatPlan | None = None, *, chunk: int = 512
     ) -> None:
-        if chunk < 1:
-            raise RequestError("chunk", expected="a whole number from 1", got=str(chunk))
+        if not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1:
+            raise RequestError("chunk", expected="a whole number from 1", got=repr(chunk))
         self.checkpoint = checkpoint
         self.engine = engine
         self.family: Family = make_family(checkpoint)
@@ -137,8 +137,11 @@ class Model:
 
     def run(self, prompts: Sequence[Prompt], params: GenerationParams) -> list[Result]:
         """Runs prepared prompts together."""
-        running = [self._add(prompt, params) for prompt in prompts]
+        running: list[Running] = []
         try:
+            # A prompt that is refused must not leave the ones before it in the queue.
+            for prompt in prompts:
+                running.append(self._add(prompt, params))
             return [self._collect(one) for one in running]
         finally:
             for one in running:
@@ -233,6 +236,13 @@ class Stream:
         finally:
             self.close()
 
+    def __del__(self) -> None:
+        # An answer that nobody asks for any more, perhaps not once: the next step takes it out. Only the flag is set,
+        # since this may run at any moment, in the middle of a step too.
+        running = getattr(self, "_running", None)
+        if running is not None:
+            running.cancel.cancel()
+
     def __enter__(self) -> Stream:
         return self
 
@@ -317,6 +327,9 @@ def _tokenizer(checkpoint: Checkpoint, vocab: int) -> Tokenizer | None:
 def _is_one_prompt(prompt: Any) -> bool:
     if isinstance(prompt, str):
         return True
+    indexed = isinstance(prompt, Sequence) or (isinstance(prompt, np.ndarray) and prompt.ndim > 0)
+    if not indexed or isinstance(prompt, (bytes, bytearray, memoryview)):
+        raise PromptError("generate", expected="a text, a list of token ids, or a list of these", got=type(prompt).__name__)
     return len(prompt) == 0 or not isinstance(prompt[0], (str, list, tuple, np.ndarray))
 
 

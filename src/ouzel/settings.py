@@ -53,11 +53,21 @@ def split_settings(given: Mapping[str, Any], defaults: GenerationDefaults) -> Se
 
 
 def _prompt(chosen: Mapping[str, Any]) -> PromptOptions:
-    template = dict(chosen.get("template", {}))
+    template = chosen.get("template", {})
+    if not isinstance(template, Mapping):
+        raise RequestError("template", expected="a dictionary of the template's variables", got=type(template).__name__)
+    template = dict(template)
     if "think" in chosen:
         template["enable_thinking"] = bool(chosen["think"])
     pictures = PictureOptions(**{name: chosen[name] for name in _PICTURES if name in chosen})
-    return PromptOptions(pictures, chosen.get("tools"), template, chosen.get("control_text", "shield"))
+    return PromptOptions(pictures, _tools(chosen.get("tools")), template, chosen.get("control_text", "shield"))
+
+
+def _tools(tools: Any) -> Sequence[Mapping[str, Any]] | None:
+    good = isinstance(tools, (list, tuple)) and all(isinstance(tool, Mapping) for tool in tools)
+    if tools is not None and not good:
+        raise RequestError("tools", expected="a list of tool descriptions (dictionaries)", got=repr(tools)[:60])
+    return tools
 
 
 def _generation(chosen: Mapping[str, Any], defaults: GenerationDefaults) -> GenerationParams:
@@ -77,4 +87,8 @@ def _generation(chosen: Mapping[str, Any], defaults: GenerationDefaults) -> Gene
 
 
 def _stops(stop: str | Sequence[str]) -> tuple[str, ...]:
-    return (stop,) if isinstance(stop, str) else tuple(stop)
+    if isinstance(stop, str):
+        return (stop,)
+    if not isinstance(stop, (list, tuple)):
+        raise RequestError("stop", expected="a string or a list of strings", got=type(stop).__name__)
+    return tuple(stop)

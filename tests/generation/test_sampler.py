@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ouzel.errors import NumericError, RequestError
+from ouzel.generation.penalties import TokenCounts
 from ouzel.generation.sampler import Sampler, SamplingParams
 
 SEED = 20240611
@@ -196,3 +197,12 @@ def test_logprobs_none_zero_and_more_than_there_are() -> None:
     many = Sampler(SamplingParams(logprobs=9)).sample(logits)
     assert [token for token, _ in many.top] == [0, 1, 2]
     assert sum(math.exp(value) for _, value in many.top) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("prompt", [0, 1, 63, 64, 65, 127, 128])
+def test_counts_grow_with_the_generated_tokens(prompt: int) -> None:
+    counts = TokenCounts(range(prompt))
+    for token in range(300):
+        counts.add(token)
+        counts.add(token)
+    assert dict(zip(counts.ids.tolist(), counts.counts.tolist())) == {token: 2.0 for token in range(300)}

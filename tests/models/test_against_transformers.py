@@ -43,6 +43,14 @@ VISION_VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_torch_thread() -> None:
+    """Threads cost more than they bring at this size, most of all on a busy machine."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def randomise(model: Any, seed: int) -> None:
     """Wide weights and non-zero biases, so that every term matters."""
     import torch

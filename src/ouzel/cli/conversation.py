@@ -31,7 +31,7 @@ class Conversation:
         """Adds a question with the pictures that wait; gives the names of all pictures shown so far."""
         self.turns.append(content.message("user", self.pending, text))
         self.pending = []
-        return [content.describe_source(part) for turn in self.turns for part in _pictures(turn)]
+        return _picture_names(self.turns)
 
     def answer(self, text: str) -> None:
         """Adds the answer."""
@@ -62,7 +62,7 @@ class Conversation:
         text = json.dumps({"messages": self.messages()}, ensure_ascii=False, indent=1, default=os.fspath) + "\n"
         try:
             _write_whole(path, text)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
             raise RequestError("/save", expected=f"a place to write {path}", got=_reason(error)) from None
 
     def load(self, path: Path) -> None:
@@ -71,34 +71,41 @@ class Conversation:
             data = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise RequestError("/load", expected=f"a readable file {path}", got=_reason(error)) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RequestError("/load", expected=f"JSON in {path}", got=str(error)) from None
         messages: Any = data.get("messages") if isinstance(data, dict) else data
-        _check(messages, path)
-        self.system = None
-        if messages[0]["role"] == "system":
-            self.system = _plain_text(messages[0])
-            messages = messages[1:]
-        self.turns, self.pending = messages, []
+        system = _system_text(messages, path)
+        self.system = system
+        self.turns, self.pending = messages[system is not None :], []
 
 
-def _check(messages: Any, path: Path) -> None:
-    from ouzel.text.messages import normalise
+def _system_text(messages: Any, path: Path) -> str | None:
+    """The text of the leading system message, None without one. Raises PromptError for messages that are none."""
+    from ouzel.text.messages import normalise, pictures
 
     try:
-        normalise(messages)
+        first = normalise(messages)[0]
     except PromptError as error:
         raise PromptError(f"/load {path}: {error.operation}", expected=error.expected, got=error.got) from None
+    if first.role != "system":
+        return None
+    if pictures([first]) or first.extra:
+        raise PromptError(f"/load {path}: messages[0]", expected="a system message of text alone", got="further parts or keys")
+    return first.text
 
 
-def _plain_text(message: Message) -> str:
-    found = message["content"]
-    return found if isinstance(found, str) else "".join(part.get("text", "") for part in found)
+def _picture_names(turns: list[Message]) -> list[str]:
+    """How the pictures of these messages are called, whatever shape a file gave the messages."""
+    from ouzel.text.messages import ImagePart, normalise, pictures
+
+    parts = pictures(normalise(turns))
+    return [_name(part.source if isinstance(part, ImagePart) else part.frames) for part in parts]
 
 
-def _pictures(message: Message) -> list[content.Part]:
-    found = message["content"]
-    return [] if isinstance(found, str) else [part for part in found if part.get("type") in ("image", "video")]
+def _name(source: Any) -> str:
+    if isinstance(source, (str, os.PathLike)):
+        return content.describe_source({"image": source})
+    return f"{len(source)} frames" if isinstance(source, tuple) else "picture data"
 
 
 def _write_whole(path: Path, text: str) -> None:
@@ -113,5 +120,5 @@ def _write_whole(path: Path, text: str) -> None:
         raise
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ouzel.engines.base import CancelToken
-from ouzel.errors import Cancelled, ContextError, NumericError
+from ouzel.errors import Cancelled, ContextError
 from ouzel.models.family import Family, Picture
 from ouzel.text.tokenizer import Tokenizer
 from ouzel.generation.blocks import BlockPool, chain_hashes
@@ -131,7 +131,7 @@ class Generator:
             return
         try:
             sequence.take(logits, now)
-        except NumericError as error:
+        except Exception as error:  # noqa: BLE001 - handed to the reader of this request, who may not drive this step
             sequence.fail(error)
         if not sequence.finished and len(sequence.ids) >= self._family.sizes.max_context:
             sequence.end("length")

@@ -22,7 +22,8 @@ class TokenCounts:
 
     def add(self, token: int) -> None:
         """Counts one generated token."""
-        self._counts[self._place_of(token)] += 1
+        place = self._place_of(token)  # first: it may put a longer array in place
+        self._counts[place] += 1
 
     def _place_of(self, token: int) -> int:
         place = self._place.setdefault(token, len(self._place))

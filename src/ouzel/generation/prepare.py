@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ouzel import env
-from ouzel.errors import ImageError, PromptError, RequestError
+from ouzel.errors import ContextError, ImageError, PromptError, RequestError
 from ouzel.generation.request import Prompt
 from ouzel.models.family import Family, Picture, PictureOptions
 from ouzel.processors.image_loader import LoadedImage, load_image
@@ -72,6 +73,8 @@ class Preparer:
 
     def ids(self, ids: Sequence[int]) -> Prompt:
         """The prompt of token ids. Raises PromptError for ids outside the vocabulary and for picture placeholders."""
+        if not isinstance(ids, (Sequence, np.ndarray)):
+            raise PromptError("token ids", expected="a list of whole numbers", got=type(ids).__name__)
         vocab = self._family.sizes.vocab
         checked = [_whole_id(token, vocab) for token in ids]
         return self._finish(checked, (), "")
@@ -118,9 +121,11 @@ def frames_of_folder(folder: Path) -> list[Path]:
 
     Raises ImageError when there is no such folder or no picture in it.
     """
-    if not folder.is_dir():
-        raise ImageError("reading video frames", expected="a folder of picture files", got=str(folder))
-    found = [path for path in folder.iterdir() if path.suffix.lower() in FRAME_SUFFIXES and path.is_file()]
+    try:
+        found = [path for path in folder.iterdir() if path.suffix.lower() in FRAME_SUFFIXES and path.is_file()]
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ImageError("reading video frames", expected="a folder of picture files", got=f"{folder} ({reason})") from None
     if not found:
         raise ImageError("reading video frames", expected=f"files {', '.join(FRAME_SUFFIXES)} in {folder}", got="none")
     return sorted(found, key=lambda path: _natural(path.name))
@@ -128,7 +133,7 @@ def frames_of_folder(folder: Path) -> list[Path]:
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
     """Sorts frame_2 before frame_10."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _whole_id(token: Any, vocab: int) -> int:
@@ -147,13 +152,21 @@ class _Loader:
         self.decode_seconds = self.preprocess_seconds = 0.0
 
     def load(self, messages: Sequence[Message]) -> list[Picture]:
-        """Raises ImageError and RequestError naming the message and part."""
-        pictures = []
+        """Raises ImageError and RequestError naming the message and part, ContextError as soon as the pictures alone are
+        too many for the model: a request must not fill the memory before it is refused."""
+        pictures: list[Picture] = []
+        limit = self._family.sizes.max_context
         for m, message in enumerate(messages):
             for p, part in enumerate(message.parts):
                 if isinstance(part, (ImagePart, VideoPart)):
                     where = f"messages[{m}].content[{p}]"
                     pictures.append(self._timed(part, where))
+                    tokens = sum(picture.tokens for picture in pictures)
+                    if tokens >= limit:
+                        raise ContextError(
+                            f"{where}: the pictures", expected=f"fewer than {limit} tokens (the model's context)",
+                            got=f"{tokens} picture tokens up to here", fix="send fewer pictures, or lower max_pixels",
+                        )  # fmt: skip
         return pictures
 
     def _timed(self, part: ImagePart | VideoPart, where: str) -> Picture:
@@ -179,9 +192,15 @@ class _Loader:
 
 
 def _frame_sources(frames: Any) -> Sequence[Any]:
-    if not isinstance(frames, (str, Path)):
+    if isinstance(frames, (list, tuple)) or (isinstance(frames, np.ndarray) and frames.ndim == 4):
         return frames
-    folder = Path(str(frames).removeprefix("file://"))
+    if not isinstance(frames, (str, os.PathLike)):
+        # One picture or its rows would be taken for frames.
+        raise ImageError(
+            "reading a video", expected="a list of frames, an array [frames, height, width, channels] or a folder",
+            got=type(frames).__name__,
+        )  # fmt: skip
+    folder = Path(os.fspath(frames).removeprefix("file://"))
     if folder.is_file():
         raise ImageError(
             "reading a video", expected="a list of frames or a folder of picture files", got=f"the file {folder.name}",

@@ -123,8 +123,8 @@ class Sampler:
         self.seed = params.seed
         if self.seed is None and not params.greedy:
             self.seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-        # Negative seeds are taken modulo 2**64: NumPy accepts none.
-        self._random = np.random.Generator(np.random.PCG64((self.seed or 0) % (1 << 64)))
+        # Negative seeds are taken modulo 2**64: NumPy accepts none. A NumPy integer would overflow.
+        self._random = np.random.Generator(np.random.PCG64(int(self.seed or 0) % (1 << 64)))
         self._penalties = Penalties(
             params.repetition_penalty, params.presence_penalty, params.frequency_penalty, params.logit_bias, prompt_ids
         )

@@ -65,7 +65,9 @@ class StageRunner:
 
     def _check(self, names: Sequence[str]) -> None:
         known = set(self.available())
-        bad = [name for name in names if name.removeprefix(VIDEO_PREFIX) not in known]
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise RequestError("stages", expected="a list of names", got=repr(names)[:60])
+        bad = [str(name) for name in names if not isinstance(name, str) or name.removeprefix(VIDEO_PREFIX) not in known]
         if bad:
             layers = self._family.sizes.layers
             raise RequestError(

@@ -127,12 +127,14 @@ def _part(config: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
 def _read_json(folder: str | os.PathLike[str], name: str) -> dict[str, Any] | None:
     path = os.path.join(folder, name)
     try:
-        with open(path, encoding="utf-8") as file:
+        if os.path.exists(path) and not os.path.isfile(path):  # a pipe would wait for its writer for ever
+            raise OSError("not a regular file")
+        with open(path, encoding="utf-8-sig") as file:
             value = json.load(file)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"read {path}", expected="a JSON file", got=str(error)) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"read {path}", expected="a JSON file", got=str(error)[:200]) from None
     if not isinstance(value, dict):
         raise CheckpointError(f"read {path}", expected="a JSON object", got=type(value).__name__)
     return value

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ouzel.errors import ImageError, RequestError
-from ouzel.processors.image_loader import LoadedImage
+from ouzel.processors.image_loader import MAX_PIXELS, LoadedImage
 from ouzel.processors.qwen_settings import QwenVLImageSettings
 from ouzel.processors.qwen_sizes import group_timestamps, smart_resize, smart_resize_video
 from ouzel.processors.resize import resize
@@ -77,6 +77,7 @@ def process_image(
         notes += _size_notes(image.size, (height, width), free, (low, high))
     else:
         height, width = _unresized(image.size, settings.factor)
+    _check_resized(height, width)
     pixels, grid = _patch_rows([image.rgb], height, width, settings, fused=False)
     return ProcessedImage(
         pixels, grid, _tokens(grid, settings.merge_size), _content_hash([image], settings, (height, width)),
@@ -112,6 +113,7 @@ def process_video(
         notes += _size_notes(size, (height, width), free, (low, cap), len(frames))
     else:
         height, width = _unresized(size, settings.factor)
+    _check_resized(height, width, len(frames))
     notes += dict.fromkeys(note for frame in frames for note in frame.notes)
     pixels, grid = _patch_rows([frame.rgb for frame in frames], height, width, settings, fused=True)
     return ProcessedVideo(
@@ -132,6 +134,16 @@ def _budget(settings: QwenVLImageSettings, low: int | None, high: int | None) ->
     if high is None:
         high = max(settings.max_pixels, low)
     return low, high
+
+
+def _check_resized(height: int, width: int, frames: int = 1) -> None:
+    """Refuses what a careless pixel budget would blow up, before any memory is taken: 24 bytes and more a pixel."""
+    if height * width * frames > MAX_PIXELS:
+        over = "" if frames == 1 else f" over {frames} frames"
+        raise RequestError(
+            "set the pixel budget", expected=f"at most {MAX_PIXELS} pixels after resizing",
+            got=f"{height * width * frames}{over}", fix="lower min_pixels or max_pixels",
+        )  # fmt: skip
 
 
 def _frame_cap(settings: QwenVLImageSettings, frames: int, low: int, high: int) -> int:

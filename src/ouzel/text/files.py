@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,11 @@ MAX_BYTES = 256 << 20
 def read_bytes(path: Path) -> bytes | None:
     """The content of a file, None when it does not exist; `CheckpointError` when it cannot be read or is huge."""
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        # A folder gives its own error; a pipe would wait for its writer for ever.
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+            raise CheckpointError(f"reading {path}", expected="a regular file", got="a pipe or a device")
+        size = status.st_size
         if size > MAX_BYTES:
             raise CheckpointError(f"reading {path}", expected=f"at most {MAX_BYTES} bytes", got=f"{size} bytes")
         return path.read_bytes()
