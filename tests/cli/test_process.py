@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -68,6 +69,25 @@ def test_a_closed_pipe_is_no_error(start):
     assert process.wait(timeout=300) == 141
     err = process.stderr.read()
     assert b"Traceback" not in err and b"rror" not in err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a Linux device that is always full")
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize(("where", "code"), [(">&-", 141), ("> /dev/full", 1)], ids=["closed", "full"])
+def test_a_stdout_that_takes_nothing(options, where, code):
+    words = [sys.executable, "-m", "ouzel", "run", "-m", str(TEXT), "-q", "-n", "2", *options, "hi"]
+    found = subprocess.run(["sh", "-c", f"{shlex.join(words)} {where}"], stderr=subprocess.PIPE, check=False, timeout=300)
+    assert found.returncode == code, found.stderr
+    assert b"Traceback" not in found.stderr and b"bug" not in found.stderr
+    assert found.stderr.count(b"\n") == (1 if code == 1 else 0)
+
+
+def test_stop_strings_are_text_whatever_the_locale(start):
+    words = ["run", "-m", str(TEXT), "-q", "-n", "30", "--ignore-eos", "hi"]
+    whole = start(*words).communicate(timeout=300)[0].decode("utf-8")
+    stop = next(char for char in whole if char.isalpha() and not char.isascii())
+    cut, err = start(*words, "--stop", stop.encode(), env=PLAIN_C).communicate(timeout=300)
+    assert cut.decode("utf-8") == whole.partition(stop)[0] + "\n", err
 
 
 @pytest.mark.parametrize("environment", [PLAIN_C, {"PYTHONIOENCODING": "ascii"}, {}], ids=["LANG=C", "ascii", "own"])

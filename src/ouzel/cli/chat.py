@@ -121,7 +121,7 @@ class LineReader:
     def __init__(self) -> None:
         self.interactive = sys.stdin is not None and sys.stdin.isatty()
         # input() edits lines only when both ends are a terminal, and its prompt would end up in a piped answer.
-        self._edits = self.interactive and sys.stdout.isatty()
+        self._edits = self.interactive and sys.stdout is not None and sys.stdout.isatty()
         if self._edits:
             _enable_history()
 

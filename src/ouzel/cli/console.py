@@ -26,6 +26,10 @@ class ReaderGone(Exception):
     """Whoever read our stdout has gone (`ouzel run ... | head`)."""
 
 
+class OutputError(Exception):
+    """stdout takes no more, for example because the disk is full."""
+
+
 def use_utf8() -> None:
     """Makes the three standard streams UTF-8, also when piped, with LANG=C, and on Windows.
 
@@ -50,7 +54,9 @@ def given_text(text: str) -> str:
 
 
 def write(text: str) -> None:
-    """Writes to stdout at once. Raises ReaderGone when nobody reads any more."""
+    """Writes to stdout at once. Raises ReaderGone when nobody reads any more, OutputError when it cannot be written."""
+    if sys.stdout is None:  # closed before we began
+        raise ReaderGone
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -60,12 +66,12 @@ def write(text: str) -> None:
         # Windows says "invalid argument" for a pipe whose other end is closed.
         if error.errno in (errno.EPIPE, errno.EINVAL):
             raise ReaderGone from None
-        raise
+        raise OutputError(f"writing to stdout: {error.strerror or error}") from None
 
 
 def write_answer(text: str) -> None:
     """Writes a model's words to stdout at once. On a terminal, control characters in them are shown, not obeyed."""
-    write(text.translate(_SHOWN) if sys.stdout.isatty() else text)
+    write(text.translate(_SHOWN) if sys.stdout is not None and sys.stdout.isatty() else text)
 
 
 def write_line(text: str) -> None:
@@ -77,7 +83,7 @@ def drop_stdout() -> None:
     """Sends what is still buffered for a closed stdout nowhere, so that the interpreter does not complain at its end."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, io.UnsupportedOperation):
+    except (OSError, ValueError, AttributeError, io.UnsupportedOperation):
         pass
 
 

@@ -36,6 +36,10 @@ def guard(json: bool = False) -> Iterator[None]:
     except console.ReaderGone:
         console.drop_stdout()
         raise typer.Exit(READER_GONE) from None
+    except console.OutputError as error:
+        # What is still buffered would fail again, with a traceback, at the end of the interpreter.
+        console.drop_stdout()
+        raise typer.Exit(report(error)) from None
     except KeyboardInterrupt:
         console.say("stopped")
         raise typer.Exit(INTERRUPTED) from None
@@ -52,7 +56,7 @@ def report(error: Exception, json: bool = False) -> int:
         kind = type(error).__name__
         try:
             console.write_line(console.json_text({"error": {"type": kind, "message": line, "code": code}}))
-        except console.ReaderGone:
+        except (console.ReaderGone, console.OutputError):
             console.drop_stdout()
     console.say(f"error: {line}")
     return code
@@ -60,7 +64,7 @@ def report(error: Exception, json: bool = False) -> int:
 
 def describe(error: Exception) -> tuple[str, int]:
     """The line and the exit code of an error."""
-    if isinstance(error, NumericError):
+    if isinstance(error, (NumericError, console.OutputError)):
         return str(error), FAILED
     if isinstance(error, OuzelError):
         return str(error), MISTAKE

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Optional, get_type_hints
 
 import typer
 
+from ouzel.cli import console
+
 
 class EngineName(str, Enum):
     """Engines; the registry of engines is the list that counts, and a test compares the two."""
@@ -330,6 +332,8 @@ def _group_of(kind: Any) -> Any:
 def settings_of(pictures: PictureOptions, prompt: PromptOptions, sampling: SamplingOptions) -> dict[str, Any]:
     """The keyword settings of `Model.stream` that these options say."""
     chosen: dict[str, Any] = {field.name: getattr(sampling, field.name) for field in fields(sampling)}
+    # Matched against the answer's characters, so it must be the characters that the user typed, whatever the locale.
+    chosen["stop"] = None if sampling.stop is None else [console.given_text(text) for text in sampling.stop]
     chosen |= {"min_pixels": pictures.min_pixels, "max_pixels": pictures.max_pixels, "alpha": pictures.alpha.value}
     chosen["speculate"] = sampling.speculate.value
     chosen |= {"think": prompt.think, "control_text": prompt.control_text.value}

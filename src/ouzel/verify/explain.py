@@ -9,19 +9,20 @@ from ouzel.model import Model
 from ouzel.verify.decisions import Decisions
 from ouzel.verify.function import Function
 from ouzel.verify.gates import near_tie_at
+from ouzel.verify.golden import Golden
 from ouzel.verify.interface import Check
 from ouzel.verify.metrics import Difference
 from ouzel.verify.pixels import PixelDifference
 from ouzel.verify.report import MADE, OUTLIER, PASSED, Finding, Gate, StageReport
-from ouzel.verify.stages import Stage
+from ouzel.verify.stages import Stage, pictures_of
 
 
-def place(model: Model, prompt: Prompt, stage: Stage, difference: Difference) -> str:
+def place(model: Model, golden: Golden, prompt: Prompt, stage: Stage, difference: Difference) -> str:
     """What the worst row is: a token with its text, or a patch of a picture."""
     row = difference.worst_row
     if stage.part == "text":
         return _token(model, prompt.ids, row)
-    pictures = [picture for picture in prompt.pictures if picture.kind == stage.kind]
+    pictures = pictures_of(golden, prompt, stage.kind)
     graph = model.family.vision_graph()
     assert graph is not None
     symbol = graph.values[stage.value].rows

@@ -10,7 +10,7 @@ import numpy as np
 from ouzel.generation.request import Prompt
 from ouzel.model import Model
 from ouzel.verify.golden import Golden, rows_of
-from ouzel.verify.stages import GRIDS, PIXELS
+from ouzel.verify.stages import GRIDS, PIXELS, pictures_of
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _positions(golden: Golden, prompt: Prompt) -> Check:
 def _pictures(golden: Golden, prompt: Prompt) -> list[Check]:
     checks = []
     for kind, name in GRIDS.items():
-        pictures = [picture for picture in prompt.pictures if picture.kind == kind]
+        pictures = pictures_of(golden, prompt, kind)
         if name in golden.arrays:
             wanted, found = golden.integers(name, 3).tolist(), [list(picture.grid) for picture in pictures]
             checks.append(Check(name, wanted == found, str(wanted), str(found)))

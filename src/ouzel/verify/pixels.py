@@ -9,7 +9,7 @@ import numpy as np
 from ouzel.generation.request import Prompt
 from ouzel.model import Model
 from ouzel.verify.golden import Golden, rows_of
-from ouzel.verify.stages import PIXELS
+from ouzel.verify.stages import PIXELS, pictures_of
 
 LEVELS = 1.0
 """Two resizers that round to eight bits at other places differ by one grey level."""
@@ -39,7 +39,7 @@ def compare_pixels(model: Model, golden: Golden, prompt: Prompt) -> list[PixelDi
     """Pixels of pictures and of videos, where the golden has them."""
     found = []
     for kind, name in PIXELS.items():
-        pictures = [picture for picture in prompt.pictures if picture.kind == kind]
+        pictures = pictures_of(golden, prompt, kind)
         if not pictures or name not in golden.arrays:
             continue
         ours = np.concatenate([picture.pixels for picture in pictures])

@@ -57,8 +57,8 @@ def stages_of(model: Model, golden: Golden, prompt: Prompt) -> list[Stage]:
     """Every stage that can be compared, in the order of computation."""
     found: list[Stage] = []
     vision = model.family.vision_graph()
-    for kind in _kinds(prompt):
-        prefix = _prefix(kind, prompt)
+    for kind in _kinds(golden, prompt):
+        prefix = _prefix(golden, kind, prompt)
         named = [
             n.removeprefix(prefix) for n in golden.arrays if n.startswith(prefix) and (prefix or not n.startswith(VIDEO_PREFIX))
         ]
@@ -85,7 +85,7 @@ def run_stages(model: Model, golden: Golden, prompt: Prompt, reference: Prompt, 
     """
     made: dict[int, Features] = {}
     given: dict[int, Features] = {}
-    for kind in _kinds(prompt):
+    for kind in _kinds(golden, prompt):
         mine = [stage for stage in stages if stage.kind == kind]
         yield from _Vision(model, golden, prompt, reference, kind).run(mine, made, given)
     text = [stage for stage in stages if stage.part == "text"]
@@ -100,7 +100,7 @@ class _Vision:
         assert graph is not None
         self._model, self._golden, self._graph = model, golden, graph
         pairs = enumerate(zip(prompt.pictures, reference.pictures))
-        self._pairs = [(at, own, given) for at, (own, given) in pairs if own.kind == kind]
+        self._pairs = [(at, own, given) for at, (own, given) in pairs if seen_as(golden, own) == kind]
 
     def run(self, stages: Sequence[Stage], made: dict[int, Features], given: dict[int, Features]) -> list[Run]:
         """Also fills `made` with each picture's features, and `given` with the reference's (ours where it has none)."""
@@ -189,8 +189,9 @@ def with_reference(golden: Golden, prompt: Prompt, *, ids: bool = True, pixels: 
 def _reference_pixels(golden: Golden, pictures: Sequence[Picture]) -> Iterator[Picture]:
     start = dict.fromkeys(PIXELS, 0)
     for at, picture in enumerate(pictures):
-        name, first = PIXELS[picture.kind], start[picture.kind]
-        start[picture.kind] += len(picture.pixels)
+        kind = seen_as(golden, picture)
+        name, first = PIXELS[kind], start[kind]
+        start[kind] += len(picture.pixels)
         if name not in golden.arrays:
             yield picture
             continue
@@ -226,13 +227,23 @@ def _check_count(golden: Golden, stage: Stage, rows: int, found: int) -> None:
         )  # fmt: skip
 
 
-def _kinds(prompt: Prompt) -> list[str]:
-    return [kind for kind in PIXELS if any(picture.kind == kind for picture in prompt.pictures)]
+def seen_as(golden: Golden, picture: Picture) -> str:
+    """The kind under which a golden keeps a picture: families without tensors for videos keep frames among the images."""
+    return picture.kind if PIXELS["video"] in golden.arrays else "image"
 
 
-def _prefix(kind: str, prompt: Prompt) -> str:
+def pictures_of(golden: Golden, prompt: Prompt, kind: str) -> list[Picture]:
+    """The pictures that a golden keeps under a kind, in order."""
+    return [picture for picture in prompt.pictures if seen_as(golden, picture) == kind]
+
+
+def _kinds(golden: Golden, prompt: Prompt) -> list[str]:
+    return [kind for kind in PIXELS if pictures_of(golden, prompt, kind)]
+
+
+def _prefix(golden: Golden, kind: str, prompt: Prompt) -> str:
     """Videos beside images have names of their own; a case with videos only has the plain ones."""
-    return VIDEO_PREFIX if kind == "video" and len(_kinds(prompt)) > 1 else ""
+    return VIDEO_PREFIX if kind == "video" and len(_kinds(golden, prompt)) > 1 else ""
 
 
 def _of_graph(model: Model, graph: Graph, names: Iterable[str]) -> list[tuple[str, str]]:

@@ -114,7 +114,7 @@ class _Case:
         self._keep_heat(stage.name, max(own.row / allowed, propagated.row / allowed_from_prompt), run.propagated, run.wanted)
         return StageReport(
             stage.name, stage.part, _layer(stage.name), (len(run.wanted), run.wanted.shape[1]), verdict, propagated, own,
-            allowed_from_prompt, allowed, explain.place(self.model, prompt, stage, own if verdict == MADE else propagated),
+            allowed_from_prompt, allowed, explain.place(self.model, self.golden, prompt, stage, own if verdict == MADE else propagated),
         )  # fmt: skip
 
     def _tolerances(self, stage: Stage, rows: int) -> tuple[float, float]:
