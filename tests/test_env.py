@@ -23,7 +23,7 @@ def clean(monkeypatch):
 def test_defaults():
     assert env.get("OUZEL_ISA") is None
     assert env.get("OUZEL_THREADS") is None
-    assert env.get("OUZEL_MAX_IMAGE_PIXELS") == 200_000_000
+    assert env.get("OUZEL_MAX_IMAGE_PIXELS") == 178_956_970
     assert env.get("OUZEL_OFFLINE") is False
     assert env.get("NO_COLOR") is False
     assert isinstance(env.get("OUZEL_CACHE"), Path)

@@ -119,9 +119,10 @@ SWITCHES: tuple[Switch, ...] = (
         "OUZEL_MAX_IMAGE_PIXELS",
         "a whole number from 1",
         _positive,
-        200_000_000,
-        "200000000",
-        "Pictures whose header declares more pixels (width x height) are refused before they are decoded.",
+        178_956_970,
+        "178956970",
+        "Pictures whose header declares more pixels (width x height) are refused before they are decoded. Pillow refuses "
+        "more than the default by itself, so only lower values change anything.",
     ),
     Switch(
         "OUZEL_OFFLINE",

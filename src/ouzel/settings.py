@@ -33,6 +33,9 @@ _PICTURES = tuple(f.name for f in fields(PictureOptions))
 _RUN = ("max_tokens", "ignore_eos", "skip_special_tokens", "speculate")
 _OTHER = ("stop", "think", "tools", "template", "control_text")
 
+# Given to the template by other settings.
+_NOT_VARIABLES = ("messages", "tools", "control_text")
+
 # Taken from the checkpoint when the user samples and does not say otherwise.
 _SAMPLING_DEFAULTS = ("top_k", "top_p", "min_p")
 
@@ -56,6 +59,9 @@ def _prompt(chosen: Mapping[str, Any]) -> PromptOptions:
     template = chosen.get("template", {})
     if not isinstance(template, Mapping):
         raise RequestError("template", expected="a dictionary of the template's variables", got=type(template).__name__)
+    bad = [name for name in template if not isinstance(name, str) or name in _NOT_VARIABLES]
+    if bad:
+        raise RequestError("template", expected="names of the template's own variables", got=repr(bad[0])[:60])
     template = dict(template)
     if "think" in chosen:
         template["enable_thinking"] = bool(chosen["think"])

@@ -57,7 +57,8 @@ def test_generate_refuses_what_is_no_prompt(model: ouzel.Model, prompt: object) 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"stop": 5}, {"stop": {"a": 1}}, {"tools": "x"}, {"tools": 1}, {"tools": [1]}, {"template": 1}, {"template": "x"}],
+    [{"stop": 5}, {"stop": {"a": 1}}, {"tools": "x"}, {"tools": 1}, {"tools": [1]}, {"template": 1}, {"template": "x"},
+     {"template": {5: 1}}, {"template": {"tools": []}}, {"template": {"messages": []}}, {"template": {"control_text": "obey"}}],
     ids=repr,
 )
 def test_settings_of_a_wrong_type_are_named(model: ouzel.Model, settings: dict) -> None:
@@ -121,3 +122,12 @@ def test_a_fault_of_one_request_stays_with_it(model: ouzel.Model, monkeypatch: p
     with pytest.raises(ZeroDivisionError):
         broken.result()
     assert_idle(model)
+
+
+def test_bottomless_tools_are_refused(model: ouzel.Model) -> None:
+    deep: dict = {}
+    for _ in range(10_000):
+        deep = {"a": deep}
+    tool = {"type": "function", "function": {"name": "f", "parameters": deep}}
+    with pytest.raises(OuzelError, match="deeper"):
+        model.chat(ask({"type": "text", "text": "hi"}), tools=[tool])

@@ -57,9 +57,12 @@ class Preparer:
         typed = normalise(messages)
         loader = _Loader(self._family, options.pictures)
         pictures = loader.load(typed)
-        rendered = encoder.render(
-            typed, tools=options.tools, control_text=options.control_text, **options.template
-        )
+        try:
+            rendered = encoder.render(
+                typed, tools=options.tools, control_text=options.control_text, **options.template
+            )
+        except RecursionError:
+            raise PromptError("messages and tools", expected="JSON of some hundred levels", got="a deeper one") from None
         start = time.perf_counter()
         expanded = self._expand(rendered, pictures, options.pictures)
         prompt = self._finish(encoder.encode(expanded), tuple(pictures), expanded.text)
