@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import string
 import sys
@@ -14,13 +16,15 @@ import transformers
 from PIL import ImageFont
 
 ROOT = Path(__file__).resolve().parent.parent
+READER = ROOT / "src" / "ouzel" / "embedded" / "reader"
 sys.path.insert(0, str(ROOT / "training"))
 
+import draw_examples  # noqa: E402
 import evaluate_reader  # noqa: E402
 import reader_config as rc  # noqa: E402
 import reader_data as data  # noqa: E402
 import reader_export as export  # noqa: E402
-from reader_decode import read_pictures  # noqa: E402
+from reader_decode import input_size, read_file, read_pictures  # noqa: E402
 from reader_fonts import Face  # noqa: E402
 from reader_model import AUX_SLOTS, PATCH_SLOTS, Linear, Reader  # noqa: E402
 from reader_text import MAX_LINE, LineMaker, load_words  # noqa: E402
@@ -216,3 +220,39 @@ def test_score_counts_characters_and_exact_lines():
     assert (row["characters"], row["lines"]) == (7, 3)
     assert row["exact_lines"] == round(2 / 3, 4)
     assert row["character_accuracy"] == round(1 - 2 / 7, 4)  # the surplus line counts as one, its answer's whole length
+
+
+@pytest.mark.parametrize(("size", "wanted"), [
+    ((320, 96), (320, 96)),
+    ((324, 116), (320, 128)),  # to the nearest multiple of 32
+    ((48, 80), (64, 64)),  # ties go to the even multiple: 1.5 -> 2, 2.5 -> 2
+    ((20, 10), (96, 64)),  # 4096 pixels at least
+    ((1600, 1200), (320, 224)),  # 76800 pixels at most
+])
+def test_pictures_are_sized_as_the_processor_does(size, wanted):
+    assert input_size(*size) == wanted
+
+
+class TestCommittedReader:
+    """The checkpoint in the package, its files and what it reads."""
+
+    def test_is_at_most_ten_megabytes(self):
+        assert sum(file.stat().st_size for file in READER.iterdir()) <= 10_000_000
+
+    @pytest.mark.parametrize("name", sorted(export.configs()))
+    def test_json_files_are_those_that_training_writes(self, name):
+        assert json.loads((READER / name).read_text(encoding="utf-8")) == export.configs()[name]
+
+    def test_tokenizer_is_the_one_that_training_writes(self):
+        assert json.loads((READER / "tokenizer.json").read_text(encoding="utf-8")) == json.loads(export.tokenizer().to_str())
+
+    @pytest.mark.parametrize("question", ["Read the text.", ""])
+    @pytest.mark.parametrize("example", draw_examples.EXAMPLES, ids=lambda example: example.name)
+    def test_reads_the_example_pictures(self, example, question):
+        model = evaluate_reader.load(READER)
+        assert read_file(model, ROOT / "examples" / example.name, question) == "\n".join(example.lines)
+
+    def test_measurement_in_the_repository_is_of_these_weights(self):
+        measured = json.loads((ROOT / "training" / "evaluation.json").read_text(encoding="utf-8"))
+        weights = (READER / "model.safetensors").read_bytes()
+        assert measured["weights_sha256"] == hashlib.sha256(weights).hexdigest()

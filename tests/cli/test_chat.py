@@ -193,6 +193,7 @@ class Terminal:
         self.pid, self.file = pty.fork()
         if self.pid == 0:
             os.environ["TERM"] = "dumb"
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.execv(sys.executable, [sys.executable, "-m", "ouzel", "chat", "-m", str(TEXT), *options])
         self.seen = ""
 

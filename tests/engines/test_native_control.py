@@ -9,16 +9,17 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from conftest import TESTS
 from native_graphs import decoder, decoder_step, long_graph, tokens, weights_of
 from ouzel.engines.base import CancelToken
 from ouzel.engines.native.engine import NativeEngine
 from ouzel.errors import Cancelled, EngineError
 
+TESTS = Path(__file__).parents[1]
 IDS = tokens(77)
 
 
