@@ -32,6 +32,7 @@ def load_model(options: ModelOptions, quiet: bool = False) -> Model:
             **part_formats(options),
             check=options.check,
             cache_packed=options.cache_packed,
+            cache=options.cache.value,
             chunk=options.chunk,
             revision=options.revision,
             offline=options.offline or None,

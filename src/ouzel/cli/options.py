@@ -33,6 +33,14 @@ class WeightFormat(str, Enum):
     q4m = "q4m"
 
 
+class CacheFormat(str, Enum):
+    """Formats of cached keys and values."""
+
+    f32 = "f32"
+    f16 = "f16"
+    q8 = "q8"
+
+
 FORMAT_NAMES = "|".join(form.value for form in WeightFormat)
 
 
@@ -148,6 +156,13 @@ class ModelOptions:
             help="Threads of the native engine. Results do not depend on it. Default: the fast physical cores.",
         ),
     ] = None  # fmt: skip
+    cache: Annotated[
+        CacheFormat,
+        _option(
+            "--cache", panel=_MODEL, metavar="f32|f16|q8",
+            help="What the native engine keeps keys and values in: f16 takes half of the memory, q8 a quarter. Default: f32.",
+        ),
+    ] = CacheFormat.f32  # fmt: skip
     chunk: Annotated[
         int,
         _option(

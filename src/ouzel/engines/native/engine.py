@@ -75,7 +75,8 @@ class NativeEngine:
 
     def describe(self) -> str:
         """One line for people, such as "native, avx512, 2 threads"."""
-        return f"native, {self.isa}, {self.threads} thread{'s' * (self.threads > 1)}"
+        cache = "" if self.cache == "f32" else f", {self.cache} cache"
+        return f"native, {self.isa}, {self.threads} thread{'s' * (self.threads > 1)}{cache}"
 
 
 class NativeExecutable:
