@@ -91,6 +91,8 @@ def test_families_do_not_leak() -> None:
 
     names = re.compile("|".join(f"[\"']{name}[\"']" for name in family_names()))
     shared = [p for p in FILES if part_of(p) in ("graph", "engines", "generation", "weights", "checkpoint", "text", "cli")]
+    # The one table that says which family an architecture's word in a GGUF file means.
+    shared.remove(ROOT / "src" / "ouzel" / "checkpoint" / "gguf_config.py")
     assert [str(p) for p in shared if names.search(p.read_text("utf-8"))] == []
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from ouzel.checkpoint.config import ConfigReader
 from ouzel.checkpoint.folder import CONFIG, Checkpoint
-from ouzel.checkpoint.gguf_config import FACTORS, check_text_file, text_config
+from ouzel.checkpoint.gguf_config import ARCHITECTURES, FACTORS, check_text_file, text_config
 from ouzel.checkpoint.gguf_file import GgufFile
 from ouzel.checkpoint.gguf_metadata import GgufMetadata
 from ouzel.checkpoint.gguf_names import PATCH, SECOND_PATCH, half_rows, text_names, vision_names
@@ -42,7 +42,7 @@ class GgufTensors(Mapping[str, TensorView]):
         self._vision = vision
         self._heads = {}
         sizes = config.get("text_config", config)
-        if arch == "llama":
+        if ARCHITECTURES[arch].paired:
             self._heads = {"q_proj": sizes["num_attention_heads"], "k_proj": sizes["num_key_value_heads"]}
         prefix = _TEXT if vision is None else _VL_TEXT
         self._sources = _sources(text, dict(text_names(sizes["num_hidden_layers"], prefix)), {FACTORS})
@@ -119,8 +119,8 @@ class GgufCheckpoint(Checkpoint):
         if self._vision is None:
             return text | tied
         sections = self._meta.array(".rope.dimension_sections")[:3].tolist()
-        text |= {"model_type": "qwen3_vl_text", "rope_scaling": {"rope_type": "default", "mrope_section": sections, "mrope_interleaved": True}}
-        return {"model_type": "qwen3_vl", "text_config": text, "vision_config": self._vision.config, **tied, **self._placeholders()}
+        text |= {"rope_scaling": {"rope_type": "default", "mrope_section": sections, "mrope_interleaved": True}}
+        return {"model_type": ARCHITECTURES[self._meta.arch].pictures, "text_config": text, "vision_config": self._vision.config, **tied, **self._placeholders()}
 
     def _placeholders(self) -> dict[str, int]:
         missing = [token for token in _PLACEHOLDERS.values() if token not in self._tokenizer.ids]

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ouzel.checkpoint.gguf_file import GgufFile
 from ouzel.checkpoint.gguf_metadata import GgufMetadata
 from ouzel.errors import TensorError, UnsupportedError
 
-# The architectures that the text part may have, with the model type of each.
-ARCHITECTURES = {"llama": "llama", "qwen3": "qwen3", "qwen3vl": "qwen3"}
+
+@dataclass(frozen=True)
+class Architecture:
+    """What an architecture's word in the file means here.
+
+    text: the model type of the text part alone. pictures: the model type with a picture file. paired: rows of queries and keys
+    are stored for rotation in neighbouring pairs (see `gguf_names.half_rows`).
+    """
+
+    text: str
+    pictures: str | None = None
+    paired: bool = False
+
+
+ARCHITECTURES = {
+    "llama": Architecture("llama", paired=True),
+    "qwen3": Architecture("qwen3"),
+    "qwen3vl": Architecture("qwen3", pictures="qwen3_vl"),
+}
+"""The architectures that are implemented, by their words in the file."""
 
 # Keys that change the mathematics of these architectures and are not implemented, unless they have the value here.
 _REFUSED = {
@@ -57,7 +76,7 @@ def text_config(meta: GgufMetadata, file: GgufFile) -> dict[str, Any]:
         if meta.int(key, head_dim) != head_dim:
             raise meta.unsupported(key, meta.int(key), [f"the width of a head ({head_dim})"])
     return {
-        "model_type": ARCHITECTURES[meta.arch],
+        "model_type": ARCHITECTURES[meta.arch].text,
         "hidden_act": "silu",
         "hidden_size": hidden,
         "intermediate_size": meta.int(".feed_forward_length"),

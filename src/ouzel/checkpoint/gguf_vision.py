@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ouzel.checkpoint.gguf_config import ARCHITECTURES
 from ouzel.checkpoint.gguf_file import GgufFile
 from ouzel.checkpoint.gguf_metadata import GgufMetadata
 from ouzel.checkpoint.gguf_names import PATCH, SECOND_PATCH
@@ -31,8 +32,9 @@ class VisionFile:
     def __init__(self, file: GgufFile, text: GgufMetadata, config: dict[str, Any]) -> None:
         self.file = file
         self.meta = meta = GgufMetadata(file.path, file.metadata)
-        if text.arch != "qwen3vl":
-            raise UnsupportedError(f"reading {text.path}", expected="a qwen3vl model with --mmproj", got=f"'{text.arch}'")
+        if ARCHITECTURES[text.arch].pictures is None:
+            wanted = " or ".join(name for name, one in ARCHITECTURES.items() if one.pictures)
+            raise UnsupportedError(f"reading {text.path}", expected=f"a {wanted} model with --mmproj", got=f"'{text.arch}'")
         kind = meta.text("clip.vision.projector_type", None) or meta.text("clip.projector_type", "")
         if meta.arch != "clip" or kind != PROJECTOR:
             raise UnsupportedError(
