@@ -170,3 +170,18 @@ def test_manifest(ouzel: Callable[..., Outcome], tmp_path: Path) -> None:
     done = ouzel("manifest", folder, "--check")
     assert done.code == 1 and "missing: generation_config.json" in done.out and "extra: extra.txt" in done.out
     assert json.loads(ouzel("manifest", folder, "--check", "--json").out)["missing"] == ["generation_config.json"]
+
+
+def test_a_text_with_half_a_surrogate_pair(ouzel: Callable[..., Outcome], tmp_path: Path) -> None:
+    """JSON can hold what UTF-8 cannot; both reports are written all the same, and nothing half-written stays."""
+    golden = tmp_path / "golden"
+    golden.mkdir()
+    shutil.copy(FIXTURES / "qwen3" / "golden" / "short.safetensors", golden)
+    data = json.loads((FIXTURES / "qwen3" / "golden" / "short.json").read_text("utf-8")) | {"text": "\ud800 <script>"}
+    (golden / "short.json").write_text(json.dumps(data), encoding="utf-8")
+    reports = tmp_path / "r.json", tmp_path / "r.html"
+    found = ouzel("verify", FIXTURES / "qwen3" / "tiny", "--golden", golden, "--json", reports[0], "--html", reports[1])
+    assert found.code == 1
+    assert json.loads(reports[0].read_text("utf-8"))["cases"][0]["function"]["wanted_text"] == "\ud800 <script>"
+    assert "\\ud800 &lt;script&gt;" in reports[1].read_text("utf-8")
+    assert sorted(tmp_path.iterdir()) == sorted([golden, *reports])

@@ -99,10 +99,12 @@ def test_another_token_at_a_near_tie_is_right() -> None:
     wanted[0, 4], wanted[1, 7], wanted[1, 8] = 5, 2, 2 - 1e-5
     moved = wanted.copy()
     moved[1, 8] = 2 + 1e-5
-    close = decide(moved, wanted, 1e-4)
+    close, far = (replace(decide(moved, wanted, noise), steps=2) for noise in (1e-4, 1e-9))
     assert gates._function(function((4, 8)), close)[0] is True
     # The same answer with room between the candidates, or with a cache that changed, is not.
-    assert gates._function(function((4, 8)), decide(moved, wanted, 1e-9))[0] is False
+    assert gates._function(function((4, 8)), far)[0] is False
+    # Nor is one whose steps the decisions were not made over: the last positions are the prompt's.
+    assert gates._function(function((4, 8)), replace(close, steps=0))[0] is False
     assert gates._function(function((4, 8), unchanged=False), close)[0] is False
     assert gates._function(function((4, 7)), close)[0] is True
 

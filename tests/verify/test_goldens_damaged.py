@@ -58,7 +58,7 @@ def test_other_hashes(case: Path) -> None:
         verify(Request(str(FAMILY / "tiny"), golden=case.parent))
 
 
-@pytest.mark.parametrize("version", [2, "1", None, 0])
+@pytest.mark.parametrize("version", [2, "1", None, 0, True])
 def test_another_schema(case: Path, version: object) -> None:
     data = json.loads(case.with_suffix(".json").read_text("utf-8")) | {"schema": version}
     case.with_suffix(".json").write_text(json.dumps(data), encoding="utf-8")
@@ -170,6 +170,9 @@ def test_whole_numbers_that_do_not_fit(case: Path, name: str, array: np.ndarray,
         ("template_kwargs", "x", "an object 'template_kwargs'"),
         ("video", 3, "an object 'video'"),
         ("messages", None, "a list 'messages'"),
+        ("generation", {"repetition_penalty": "much"}, "a number 'repetition_penalty'"),
+        ("generation", {"repetition_penalty": [1]}, "a number 'repetition_penalty'"),
+        ("family", 7, "goldens of a qwen3_vl model"),
         ("messages", ["hello"], "messages as objects"),
         ("messages", [{"role": "user", "content": [{"type": "image", "image": "../two_images.json"}]}], r"file names in images/"),
         ("messages", [{"role": "user", "content": [{"type": "image", "image": "/etc/passwd"}]}], r"file names in images/"),
@@ -180,3 +183,66 @@ def test_json_that_cannot_be_used(case: Path, key: str, value: object, words: st
     case.with_suffix(".json").write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(CheckpointError, match=rf"two_images\.safetensors: expected .*{words}"):
         verified(case)
+
+
+@pytest.mark.parametrize("name", ["text.layers.2", "vision.layers.0", "deepstack.1"])
+def test_a_block_missing_between_others(case: Path, name: str) -> None:
+    change(case, **{name: None})
+    with pytest.raises(TensorError, match=rf"two_images\.safetensors: expected the tensor {name} beside others"):
+        verified(case)
+
+
+def test_a_block_of_another_name(case: Path) -> None:
+    change(case, **{"text.layers.99": load_file(case)["text.layers.2"], "text.layers.2": None})
+    with pytest.raises(TensorError, match=r"expected the tensor text\.layers\.2 beside others"):
+        verified(case)
+
+
+def test_no_stack_at_all_is_no_damage(case: Path) -> None:
+    change(case, **{name: None for name in load_file(case) if name.startswith(("vision.", "deepstack."))})
+    verified(case)
+
+
+def test_answer_and_logits_are_needed(case: Path) -> None:
+    change(case, generated_ids=None)
+    with pytest.raises(TensorError, match="expected the tensor generated_ids"):
+        read_golden(case)
+    change(case, generated_ids=np.zeros(0, np.int64))
+    with pytest.raises(TensorError, match="tensor generated_ids: expected at least one id"):
+        read_golden(case)
+    change(case, generated_ids=np.zeros(32, np.int64), logits=None, step_logits=None)
+    with pytest.raises(TensorError, match="expected the tensor logits or the tensor step_logits"):
+        read_golden(case)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["logits", "step_logits", "text.layers.1", "vision.layers.0", "image_embeds", "pixel_values"])
+def test_numbers_that_are_not_finite(case: Path, name: str, bad: float) -> None:
+    """A reference that failed is no reference; without a word of its own the blame would be ours."""
+    array = load_file(case)[name].copy()
+    array.reshape(-1)[7] = bad
+    change(case, **{name: array})
+    with pytest.raises(TensorError, match=rf"two_images\.safetensors, tensor {name}: expected finite numbers, got NaN or infinity at"):
+        verified(case)
+
+
+def test_ids_below_zero(case: Path) -> None:
+    change(case, input_ids=-load_file(case)["input_ids"])
+    with pytest.raises(TensorError, match=r"two_images\.safetensors, tensor input_ids: expected ids of 0 and more, got -"):
+        read_golden(case)
+
+
+def test_a_text_that_is_none(case: Path) -> None:
+    data = json.loads(case.with_suffix(".json").read_text("utf-8")) | {"text": 5}
+    case.with_suffix(".json").write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"two_images\.json: expected a string 'text', got 5"):
+        read_golden(case)
+
+
+def test_without_step_logits_no_step_is_a_near_tie(case: Path) -> None:
+    """Positions of the prompt must not be taken for steps of the answer."""
+    change(case, step_logits=None)
+    found = verify_case(model_of(FAMILY / "tiny", "native"), read_golden(case), Rounding())
+    assert found.decisions is not None and found.decisions.steps == 0
+    whole = verify_case(model_of(FAMILY / "tiny", "native"), read_golden(FAMILY / "golden" / case.name), Rounding())
+    assert whole.decisions is not None and whole.decisions.steps == 32

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from goldens import FIXTURES
+from ouzel.cli.main import app
 from ouzel.errors import CheckpointError
 from ouzel.verify import manifest
 
@@ -72,3 +76,39 @@ def test_hidden_files_do_not_count(folder: Path) -> None:
     (folder / ".DS_Store").write_text("x", encoding="utf-8")
     manifest.write(folder)
     assert not any(name.startswith(".") for name in manifest.read(folder))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such file names")
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "a\\b", "a:b"])
+def test_names_that_no_manifest_holds(folder: Path, name: str) -> None:
+    (folder / name).write_text("x", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="rename the file"):
+        manifest.write(folder)
+    assert not (folder / manifest.NAME).exists() and not (folder / f"{manifest.NAME}.part").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have UTF-8 or UTF-16 names only")
+def test_a_name_that_is_not_utf8(folder: Path) -> None:
+    (folder / os.fsdecode(b"a\xff")).write_text("x", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="rename the file"):
+        manifest.write(folder)
+
+
+def test_unusual_names(folder: Path) -> None:
+    (folder / "\u9e1f").mkdir()
+    for name in ("a\u2028b", " c", "\u9e1f/\u00fc \x85.txt"):
+        (folder / name).write_text(name, encoding="utf-8")
+    manifest.write(folder)
+    assert manifest.check(folder).ok
+
+
+@pytest.mark.parametrize("damage", ["", "{"])
+def test_a_missing_or_damaged_config(folder: Path, damage: str) -> None:
+    """Nothing can be loaded without config.json; what is wrong with the folder can be said all the same."""
+    manifest.write(folder)
+    (folder / "config.json").unlink()
+    if damage:
+        (folder / "config.json").write_text(damage, encoding="utf-8")
+    found = CliRunner().invoke(app, ["manifest", str(folder), "--check"])
+    assert found.exit_code == 1
+    assert ("changed: config.json" if damage else "missing: config.json") in found.stdout

@@ -47,11 +47,14 @@ struct StoredRow<WeightType::q8> {
     return {largest / 127.0f, inverse};
   }
   OUZEL_INLINE void convert(const StoredRow& row, const f32x16& x, int8_t* to) {
+    // The sum with 1.5 * 2^23 has the rounded code in its lowest bits.
     alignas(64) float shifted[16];
     store(shifted, add(mul(x, set(row.factor)), set(12582912.0f)));
-    int32_t bits[16];
-    memcpy(bits, shifted, sizeof(bits));
-    for (int i = 0; i < 16; ++i) to[i] = row.factor == 0.0f ? int8_t{0} : static_cast<int8_t>(bits[i]);
+    for (int i = 0; i < 16; ++i) {
+      int32_t bits;
+      memcpy(&bits, shifted + i, sizeof(bits));
+      to[i] = row.factor == 0.0f ? int8_t{0} : static_cast<int8_t>(bits);
+    }
   }
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -37,7 +38,12 @@ def manifest(
         from ouzel.verify import manifest as work
         from ouzel.verify.run import model_path
 
-        folder = Checkpoint.open(model_path(model), revision=revision, offline=offline or None).path
+        given = model_path(model)
+        if check and (Path(given) / work.NAME).is_file():
+            # What is missing or damaged may be config.json itself, without which no checkpoint opens.
+            folder = Path(given)
+        else:
+            folder = Checkpoint.open(given, revision=revision, offline=offline or None).path
         if not check:
             path = work.write(folder)
             count = len(work.read(folder))

@@ -151,7 +151,8 @@ def verify(
         )
         report = run(request, (lambda text: None) if quiet else console.say)
         _write(report, json, html)
-        console.write(as_text(report, everything))
+        # Names and texts of goldens come from others; a terminal must not obey them.
+        console.write_answer(as_text(report, everything))
         if not report.ok:
             raise typer.Exit(FAILED)
 
@@ -175,7 +176,9 @@ def _write(report: Report, json: Path | None, html: Path | None) -> None:
 def _save(path: Path, text: str) -> None:
     half: Any = path.with_name(path.name + ".part")
     try:
-        half.write_text(text, encoding="utf-8", newline="\n")
+        # Halves of surrogate pairs have no UTF-8; "\\ud800" is what JSON writes for them, too.
+        half.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
         os.replace(half, path)
     except OSError as error:
+        half.unlink(missing_ok=True)
         raise RequestError(f"writing {path}", expected="a file that can be written", got=error.strerror or str(error)) from None

@@ -31,6 +31,7 @@ class Flip:
 class Decisions:
     """Agreement over `positions` rows of logits. overlap: mean share of the top 10 in common. margins: reference top-1 minus top-2.
 
+    steps: how many of the positions, the last ones, are steps of the answer.
     noise: standard deviation of a logit's error that the tolerance or the format explains. kl_*: KL(reference || found).
     """
 
@@ -47,6 +48,7 @@ class Decisions:
     flips: tuple[Flip, ...]
     allowed_flips: int
     margins: tuple[float, ...]
+    steps: int = 0
 
     @property
     def top1_budget(self) -> float:

@@ -99,7 +99,7 @@ def answer(model: Model, golden: Golden, prompt: Prompt, cache_unchanged: bool) 
     """Runs the generator as a user would, greedily, past end tokens, for as many tokens as the reference has."""
     wanted = tuple(golden.generated)
     settings: dict[str, Any] = {"max_tokens": len(wanted), "ignore_eos": True, "skip_special_tokens": False}
-    settings["repetition_penalty"] = float(golden.object("generation").get("repetition_penalty") or 1.0)
+    settings["repetition_penalty"] = golden.repetition_penalty
     params = split_settings(settings, model.checkpoint.generation).generation
     running = model.generator.add(prompt, params)
     text = "".join(chunk.text for chunk in model.generator.stream(running))

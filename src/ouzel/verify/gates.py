@@ -140,7 +140,7 @@ def _function(function: Function | None, decisions: Decisions | None) -> Verdict
 
 def near_tie_at(function: Function, decisions: Decisions | None) -> float | None:
     """The reference's margin at the first other token when noise can turn it over, else None."""
-    if function.first is None or decisions is None:
+    if function.first is None or decisions is None or decisions.steps != len(function.wanted_ids):
         return None
     # The answer's steps are the last positions that decisions were made over.
     at = decisions.positions - len(function.wanted_ids) + function.first

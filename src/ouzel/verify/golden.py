@@ -21,7 +21,7 @@ from ouzel.errors import CheckpointError, TensorError
 SCHEMA = 1
 """Version of the layout that is written and read; a file without the key is of version 1."""
 
-REQUIRED = ("input_ids",)
+REQUIRED = ("input_ids", "generated_ids")
 INTEGERS = ("input_ids", "position_ids", "generated_ids")
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -85,6 +85,16 @@ class Golden:
         }
 
     @property
+    def repetition_penalty(self) -> float:
+        """Of the reference's greedy answer. Raises CheckpointError naming the file when it is no number."""
+        found = self.object("generation").get("repetition_penalty")
+        if found is None:
+            return 1.0
+        if isinstance(found, bool) or not isinstance(found, (int, float)):
+            raise CheckpointError(f"reading {self.origin}", expected="a number 'repetition_penalty'", got=repr(found)[:60])
+        return float(found or 1.0)
+
+    @property
     def generated(self) -> list[int]:
         """Greedy ids of the reference; empty when the case has none."""
         return [int(i) for i in self.arrays.get("generated_ids", np.zeros(0, np.int64)).reshape(-1)]
@@ -139,7 +149,7 @@ def read_golden(path: Path) -> Golden:
         raise CheckpointError(f"reading {path}", expected=f"{described.name} beside it", got="no such file")
     data = read_json(described)
     version = data.get("schema", SCHEMA)
-    if version != SCHEMA:
+    if type(version) is not int or version != SCHEMA:
         raise CheckpointError(
             f"reading {described}", expected=f"goldens of schema version {SCHEMA}", got=f"version {version!r}",
             fix="make them again with `ouzel golden capture` of this version",
@@ -147,10 +157,18 @@ def read_golden(path: Path) -> Golden:
     arrays = {name: _array(view) for name, view in SafetensorsFile(path).items()}
     golden = Golden(path.stem, str(path), data, arrays, path.parent / "images")
     for name in REQUIRED:
-        golden.array(name)
+        if golden.array(name).size == 0:
+            raise TensorError(f"reading {path}, tensor {name}", expected="at least one id", got="none")
+    if "logits" not in arrays and "step_logits" not in arrays:
+        raise TensorError(f"reading {path}", expected="the tensor logits or the tensor step_logits", got="neither")
+    text = data.get("text")
+    if text is not None and not isinstance(text, str):
+        raise CheckpointError(f"reading {described}", expected="a string 'text'", got=repr(text)[:60])
     for name in INTEGERS:
         if name in arrays and arrays[name].dtype.kind not in "iu":
             raise TensorError(f"reading {path}, tensor {name}", expected="whole numbers", got=str(arrays[name].dtype))
+    if arrays["input_ids"].min() < 0:
+        raise TensorError(f"reading {path}, tensor input_ids", expected="ids of 0 and more", got=str(arrays["input_ids"].min()))
     return golden
 
 
@@ -165,7 +183,7 @@ def _array(view: Any) -> NDArray[Any]:
 def check_family(golden: Golden, family: str, model_type: str) -> None:
     """Raises CheckpointError when the goldens were made with a model of another family."""
     found = golden.data.get("family")
-    if isinstance(found, str) and found not in (family, model_type):
+    if found is not None and found not in (family, model_type):
         raise CheckpointError(
             f"reading {golden.origin}", expected=f"goldens of a {family} model", got=f"goldens of a {found} model",
             fix="give the goldens that belong to this model",
@@ -184,6 +202,13 @@ def rows_of(golden: Golden, name: str, width: int) -> NDArray[np.float32]:
         raise TensorError(
             f"reading {golden.origin}, tensor {name}", expected=f"[rows, {width}] (as this model has it)",
             got=str(list(array.shape)), fix="these goldens belong to another model, or are damaged",
+        )  # fmt: skip
+    finite = np.isfinite(array)
+    if not finite.all():
+        at = [int(i) for i in np.argwhere(~finite)[0]]
+        raise TensorError(
+            f"reading {golden.origin}, tensor {name}", expected="finite numbers", got=f"NaN or infinity at {at}",
+            fix="these goldens are damaged, or the reference's own run failed",
         )  # fmt: skip
     return np.ascontiguousarray(array.reshape(-1, width), np.float32)
 

@@ -60,6 +60,7 @@ def write(folder: Path, told: Callable[[str], None] = lambda name: None) -> Path
     _need_folder(folder)
     lines = []
     for name in assets(folder):
+        _need_plain(folder, name)
         told(name)
         lines.append(f"{sha256(folder / name)}  {name}\n")
     path, half = folder / NAME, folder / f"{NAME}.part"
@@ -78,7 +79,8 @@ def read(folder: Path) -> dict[str, str]:
     """The sums of a manifest by file name. Raises CheckpointError without one and for a line of another form."""
     path = folder / NAME
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines(): names may hold separators of paragraphs.
+        lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
         raise CheckpointError(
             f"checking {folder}", expected=f"a file {NAME} in it", got="none", fix="write one with `ouzel manifest`"
@@ -108,12 +110,29 @@ def _line(path: Path, number: int, line: str) -> tuple[str, str]:
     name = name[1:] if name[:1] in (" ", "*") else name
     parts = name.split("/")
     # A name that leaves the folder would have us read anything.
-    bad_name = not name or "\\" in name or name.startswith("/") or ".." in parts or ":" in parts[0]
-    if bad_name or len(digits) != 64 or any(c not in "0123456789abcdef" for c in digits):
+    bad_name = not name or name.startswith("/") or ".." in parts
+    if bad_name or not _plain(name) or len(digits) != 64 or any(c not in "0123456789abcdef" for c in digits):
         raise CheckpointError(
             f"reading {path}, line {number}", expected="a SHA-256 sum, two spaces and a file name", got=repr(line)[:80]
         )
     return name, digits
+
+
+def _plain(name: str) -> bool:
+    """Whether a manifest can hold the name: one line of UTF-8, and no way to another drive or folder on Windows."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return not any(c in name for c in "\n\r\\") and ":" not in name.split("/")[0]
+
+
+def _need_plain(folder: Path, name: str) -> None:
+    if not _plain(name):
+        raise CheckpointError(
+            f"the manifest of {folder}", expected="file names in UTF-8 without line ends, backslashes and drives",
+            got=ascii(name)[:80], fix="rename the file",
+        )  # fmt: skip
 
 
 def _need_folder(folder: Path) -> None:

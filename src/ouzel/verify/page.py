@@ -114,7 +114,7 @@ def _error(stages: Sequence[StageReport]) -> str:
 
 def _margins(case: CaseReport) -> str:
     d, f = case.decisions, case.function
-    if d is None or f is None or len(d.margins) < len(f.wanted_ids):
+    if d is None or f is None or d.steps != len(f.wanted_ids):
         return ""
     start = len(d.margins) - len(f.wanted_ids)
     flips = [flip.position - start for flip in d.flips if flip.position >= start]

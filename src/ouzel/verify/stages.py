@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,8 @@ VIDEO_PREFIX = "video."
 ALIASES = {"text.inputs_embeds": "text.embed"}
 """Names for models without a value of that name: the embeddings of a text model are its inputs."""
 
+_NUMBERED = re.compile(r"((?:text|vision)\.layers|deepstack)\.\d+")
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -54,7 +57,10 @@ class Run:
 
 
 def stages_of(model: Model, golden: Golden, prompt: Prompt) -> list[Stage]:
-    """Every stage that can be compared, in the order of computation."""
+    """Every stage that can be compared, in the order of computation.
+
+    Raises TensorError when the golden has some blocks of a stack and lacks others.
+    """
     found: list[Stage] = []
     vision = model.family.vision_graph()
     for kind in _kinds(golden, prompt):
@@ -68,7 +74,25 @@ def stages_of(model: Model, golden: Golden, prompt: Prompt) -> list[Stage]:
         found += [Stage(prefix + name, value, "vision", kind) for name, value in _of_graph(model, vision, named)]
     text = model.family.text_graph()
     found += [Stage(name, value, "text") for name, value in _of_graph(model, text, golden.arrays)]
-    return _in_order(found, [g for g in (vision, text) if g is not None])
+    graphs = [g for g in (vision, text) if g is not None]
+    _check_whole(golden, graphs, found)
+    return _in_order(found, graphs)
+
+
+def _check_whole(golden: Golden, graphs: Sequence[Graph], stages: Sequence[Stage]) -> None:
+    """A block that is missing between others would go unchecked without a word."""
+    made = [node.output for graph in graphs for node in graph.nodes if _NUMBERED.fullmatch(node.output)]
+    for kind in {stage.kind for stage in stages}:
+        mine = [stage for stage in stages if stage.kind == kind]
+        stacks = {found.group(1) for stage in mine if (found := _NUMBERED.fullmatch(stage.name.removeprefix(VIDEO_PREFIX)))}
+        there = {stage.value for stage in mine}
+        missing = next((name for name in made if name not in there and name.rpartition(".")[0] in stacks), None)
+        if missing is not None:
+            prefix = VIDEO_PREFIX if any(stage.name.startswith(VIDEO_PREFIX) for stage in mine) else ""
+            raise TensorError(
+                f"reading {golden.origin}", expected=f"the tensor {prefix}{missing} beside others of its stack", got="no such tensor",
+                fix="these goldens belong to another model, or are damaged",
+            )  # fmt: skip
 
 
 def not_compared(golden: Golden, stages: Sequence[Stage]) -> list[str]:

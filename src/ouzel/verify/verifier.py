@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,7 +159,8 @@ class _Case:
             return
         relative = propagated_tolerance(self.sum) if self.rounding.exact else FORMAT_GROWTH * self.rounding.relative
         joined = np.concatenate(found), np.concatenate(wanted)
-        self.state.decisions = decide(*joined, relative, centred=not self.rounding.exact)
+        steps = len(wanted[-1]) if self.state.logits is None or len(wanted) == 2 else 0
+        self.state.decisions = replace(decide(*joined, relative, centred=not self.rounding.exact), steps=steps)
         self.state.logits = None
 
     def _keep_heat(self, name: str, ratio: float, found: F32, wanted: F32) -> None:
