@@ -98,6 +98,7 @@ class Painter:
         names = sorted(families, key=lambda name: (name not in PLAIN_FAMILIES, rng.random()))
         self.families = [families[name] for name in names]
         self.ease = 1.0
+        self.clean = False  # black on white whatever the ease
 
     def sample(self, width: int, height: int, count: int, longest: int, shortest: int = 1, texts=None) -> Sample:
         """A picture of width x height pixels (multiples of 32) with `count` lines of at most `longest` characters."""
@@ -148,20 +149,21 @@ class Painter:
 
     def _colour(self, mask: Image.Image) -> np.ndarray:
         rng, noise = self.rng, self.noise
-        if rng.random() < 0.4 * self.ease:
+        ease = 0.0 if self.clean else self.ease
+        if rng.random() < 0.4 * ease:
             mask = mask.filter(ImageFilter.GaussianBlur(rng.uniform(0.2, 0.75)))
-        if rng.random() < 0.2 * self.ease:  # seen through a resize
+        if rng.random() < 0.2 * ease:  # seen through a resize
             scale = rng.uniform(0.8, 1.5)
             small = mask.resize((int(mask.width * scale), int(mask.height * scale)), Image.Resampling.BILINEAR)
             mask = small.resize(mask.size, Image.Resampling.BICUBIC)
         ink, paper = self._pair()
         cover = np.asarray(mask, np.float32)[:, :, None] / 255.0
-        if rng.random() < 0.2 * self.ease:  # uneven light
+        if rng.random() < 0.2 * ease:  # uneven light
             height, width = cover.shape[:2]
             slope = np.linspace(0, rng.uniform(-20, 20), width)[None, :] + np.linspace(0, rng.uniform(-20, 20), height)[:, None]
             paper = paper + slope[:, :, None].astype(np.float32)
         picture = paper * (1 - cover) + ink * cover
-        if rng.random() < 0.45 * self.ease:
+        if rng.random() < 0.45 * ease:
             strength = rng.uniform(1, 6)
             shape = picture.shape[:2] + ((1,) if rng.random() < 0.5 else (3,))
             picture = picture + noise.standard_normal(shape, dtype=np.float32) * strength
@@ -170,7 +172,7 @@ class Painter:
     def _pair(self) -> tuple[np.ndarray, np.ndarray]:
         """(ink, paper) colours, float32 [3]: dark on light, grey or tinted, and the other way round one time in seven."""
         rng = self.rng
-        if rng.random() > self.ease:
+        if self.clean or rng.random() > self.ease:
             return np.zeros(3, np.float32), np.full(3, 255, np.float32)
         if rng.random() < 0.5:
             dark, light = [rng.uniform(0, 70)] * 3, [rng.uniform(200, 255)] * 3

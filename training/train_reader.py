@@ -32,18 +32,24 @@ from reader_text import LineMaker, load_words
 
 @dataclass(frozen=True)
 class Stage:
-    """What is drawn: line counts (repeated for weight) and the longest line; `until` is its latest end in the run."""
+    """What is drawn: line counts (repeated for weight) and the longest line; `until` is its latest end in the run.
+
+    `whole` is the least share of whole steps (picture and text). The last stage has many, and full lines: following long
+    lines one after another is learnt last.
+    """
 
     until: float
     counts: tuple[int, ...]
     longest: int
+    whole: float = 0.0
 
 
 CURRICULUM = (
     Stage(0.22, (1,), 9),
     Stage(0.36, (1, 1, 1, 2), 16),
     Stage(0.52, (1, 1, 1, 2, 2, 3), 24),
-    Stage(9.99, (1, 1, 1, 2, 2, 3, 4), 28),
+    Stage(0.82, (1, 1, 1, 2, 2, 3, 4), 28),
+    Stage(9.99, (1, 1, 2, 2, 3, 3, 4, 4), 28, 0.85),
 )
 
 
@@ -62,7 +68,8 @@ class Pace:
 
     def language(self, rng: random.Random) -> bool:
         """Whether the next step also trains the text. It costs three times a picture step and needs readable cells."""
-        return self.cells > 0.5 and rng.random() < (0.5 if self.cells < 0.85 else 0.75)
+        share = max(CURRICULUM[self.stage].whole, 0.5 if self.cells < 0.85 else 0.75)
+        return self.cells > 0.5 and rng.random() < share
 
     def update(self, cells: float, text: float | None, progress: float) -> None:
         self.cells += 0.02 * (cells - self.cells)
@@ -83,7 +90,7 @@ def draw_batch(painter: data.Painter, stage: Stage, budget: int) -> data.Batch:
     longest = rng.randint(max(3, stage.longest // 2), stage.longest)
     width, height = data.canvas(rng, count, longest, painter.ease)
     cost = width * height // 256 + width * height // 1024 + count * longest + 30
-    samples = [painter.sample(width, height, count, longest, 1 + longest // 4) for _ in range(max(4, budget // cost))]
+    samples = [painter.sample(width, height, count, longest, 1 + longest // 2) for _ in range(max(4, budget // cost))]
     question = "" if rng.random() < 0.5 else rng.choice(data.QUESTIONS)
     return data.make_batch(samples, question, rng.random() < 0.85)
 
