@@ -185,3 +185,9 @@ def test_a_text_with_half_a_surrogate_pair(ouzel: Callable[..., Outcome], tmp_pa
     assert json.loads(reports[0].read_text("utf-8"))["cases"][0]["function"]["wanted_text"] == "\ud800 <script>"
     assert "\\ud800 &lt;script&gt;" in reports[1].read_text("utf-8")
     assert sorted(tmp_path.iterdir()) == sorted([golden, *reports])
+
+
+def test_two_reports_are_two_files(ouzel: Callable[..., Outcome], tmp_path: Path) -> None:
+    one = tmp_path / "report"
+    found = ouzel("verify", TEXT / "tiny", "--golden", TEXT / "golden", "--json", one, "--html", one)
+    assert found.code == 2 and "two files for --json and --html" in found.err and not one.exists()

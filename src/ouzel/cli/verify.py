@@ -159,6 +159,9 @@ def verify(
 
 def _check_outputs(*paths: Path | None) -> None:
     """Says before the work, not after it, that a report cannot be written."""
+    given = [path.absolute() for path in paths if path is not None]
+    if len(set(given)) != len(given):
+        raise RequestError("writing the report", expected="two files for --json and --html", got=f"{given[0]} for both")
     for path in paths:
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise RequestError("writing the report", expected="a file name in a folder that exists", got=str(path))
