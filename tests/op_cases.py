@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ouzel.engines.base import BLOCK_TOKENS, SequenceRows, Step
 from ouzel.graph.builder import GraphBuilder
 from ouzel.graph.graph import Graph
-from ouzel.weights.formats import FORMATS
+from ouzel.weights.formats import FORMATS, PACKED
 from ouzel.weights.table import TensorSpec
 from ouzel.weights.weight_set import Weight
 
@@ -47,6 +47,37 @@ class OpCase:
 def op_cases() -> list[OpCase]:
     """Every case, in a fixed order."""
     return [case for make in _MAKERS for case in make()]
+
+
+def packed_op_cases() -> list[OpCase]:
+    """Cases of operations on packed weights; their exact result is the integer meaning with wider sums."""
+    sizes = [(rows, 33, 47) for rows in EDGE_ROWS] + [(3, k, 19) for k in EDGE_WIDTHS] + [(2, 64, n) for n in (1, 15, 16, 17, 130)]
+    cases = [_packed_linear_case(form, *size) for form in PACKED for size in sizes]
+    for form in PACKED:
+        for bias, residual in ((True, False), (False, True), (True, True)):
+            cases.append(_packed_linear_case(form, 6, 96, 37, bias, residual, "silu"))
+        for rows, width in ((1, 1), (5, 33), (13, 128), (0, 16)):
+            c = _Case("embed", f"{form}-{rows}x{width}")
+            c.graph.node("embed", "y", c.graph.input("ids", "r", 1, "i32"), weights=(c.weight("t", c.normal(17, width), form),))
+            cases.append(c.one(0.0, ids=_index(c.rng.integers(0, 17, rows))))
+    return cases
+
+
+def _packed_linear_case(
+    form: str, rows: int, k: int, n: int, bias: bool = False, residual: bool = False, activation: str = "none"
+) -> OpCase:
+    c = _Case("linear", f"{form}-{rows}x{k}x{n}-{activation}{'-bias' * bias}{'-residual' * residual}")
+    names = [c.weight("w", c.normal(n, k, scale=k**-0.5), form)] + ([c.weight("b", c.normal(n))] if bias else [])
+    arrays = {"x": c.normal(rows, k)} | ({"r": c.normal(rows, n)} if residual else {})
+    inputs = [c.graph.input(name, "rows", a.shape[1]) for name, a in arrays.items()]
+    c.graph.node("linear", "y", *inputs, weights=tuple(names), activation=activation)
+    # Two sums a group, each rounded once, of terms no larger than the row's largest activation times the group's codes;
+    # in q4m codes and minimum can be as large as the spread of the group each.
+    spread = np.abs(c.value("w")).max(axis=1, keepdims=True).T * k * (3 if form == "q4m" else 1)
+    size = (np.abs(arrays["x"]).max(axis=1, keepdims=True) if rows else np.zeros((0, 1))) * spread
+    size = size + (np.abs(c.value("b")) if bias else 0.0)
+    bound = 1.2 * EPS * (2 * (k // 32 + 1) + 8) * size + (0 if activation == "none" else 3e-7 * (1 + size))
+    return c.one(bound + (4 * EPS * np.abs(arrays["r"]) if residual else 0.0), **arrays)
 
 
 def make_weight(name: str, values: F32, fmt: str = "f32") -> Weight:

@@ -40,6 +40,14 @@ inline constexpr int kRegisters = 16;
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 
+[[gnu::always_inline]] static inline vec load_vec_i8(const int8_t* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+
+[[gnu::always_inline]] static inline void store_vec_f16(uint16_t* p, vec a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
 template <class Join>
 [[gnu::always_inline]] static inline float tree(const vec* a) {
   vec v = Join::join(a[0], a[1]);

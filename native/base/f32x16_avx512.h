@@ -46,6 +46,14 @@ inline constexpr int kRegisters = 32;
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 
+[[gnu::always_inline]] static inline vec load_vec_i8(const int8_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+
+[[gnu::always_inline]] static inline void store_vec_f16(uint16_t* p, vec a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
 template <class Join>
 [[gnu::always_inline]] static inline float tree(const vec* a) {
   vec v = Join::join(a[0], _mm512_shuffle_f32x4(a[0], a[0], 0x4e));

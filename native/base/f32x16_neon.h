@@ -57,6 +57,16 @@ template <class Join>
   return Join::join(vuzp1q_f32(a, b), vuzp2q_f32(a, b));
 }
 
+[[gnu::always_inline]] static inline vec load_vec_i8(const int8_t* p) {
+  int8_t bytes[8] = {};
+  __builtin_memcpy(bytes, p, 4);
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(bytes)))));
+}
+
+[[gnu::always_inline]] static inline void store_vec_f16(uint16_t* p, vec a) {
+  vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
+}
+
 template <class Join>
 [[gnu::always_inline]] static inline float tree(const vec* a) {
   vec v = join_to_four<Join>(a[0], a[1], a[2], a[3]);

@@ -88,6 +88,35 @@ inline constexpr int kRegisters = 16;
   return r;
 }
 
+[[gnu::always_inline]] static inline vec load_vec_i8(const int8_t* p) {
+  vec r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = static_cast<float>(p[i]);
+  return r;
+}
+
+// To the nearest, ties to even, for magnitudes up to 65504. Adding 0.5 rounds what becomes denormal to the unit 2^-24 and
+// leaves it in the low bits.
+[[gnu::always_inline]] static inline uint16_t to_half(float a) {
+  uint32_t bits;
+  memcpy(&bits, &a, sizeof(bits));
+  const uint32_t sign = bits >> 16 & 0x8000u;
+  bits &= 0x7fffffffu;
+  if (bits > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | (bits >> 13 & 0x3ffu));
+  if (bits < 0x38800000u) {
+    float size;
+    memcpy(&size, &bits, sizeof(size));
+    size += 0.5f;
+    memcpy(&bits, &size, sizeof(bits));
+    return static_cast<uint16_t>(sign | (bits - 0x3f000000u));
+  }
+  bits += 0xfffu + (bits >> 13 & 1u);
+  return static_cast<uint16_t>(sign | ((bits >> 13) - 0x1c000u));
+}
+
+[[gnu::always_inline]] static inline void store_vec_f16(uint16_t* p, const vec& a) {
+  for (int i = 0; i < 16; ++i) p[i] = to_half(a.lane[i]);
+}
+
 template <class Join>
 [[gnu::always_inline]] static inline float tree(const vec* a) {
   vec v = a[0];

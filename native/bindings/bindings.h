@@ -9,6 +9,7 @@ void bind_machine(nanobind::module_& module);
 void bind_program(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_image(nanobind::module_& module);
+void bind_quantise(nanobind::module_& module);
 void bind_errors();
 
 }  // namespace ouzel

@@ -37,6 +37,15 @@ void bind_machine(nb::module_& module) {
       },
       "threads"_a, "isa"_a = "",
       "Float32 operations a second and bytes read a second that the machine reaches now; takes about a second.");
+  module.def(
+      "dot_peak",
+      [](int threads, const std::string& isa) {
+        const nb::gil_scoped_release release;
+        Machine machine(isa, threads);
+        return measure_dot_peak(machine);
+      },
+      "threads"_a, "isa"_a = "",
+      "Integer operations a second that the machine reaches now in dot products of bytes; takes less than a second.");
 }
 
 }  // namespace ouzel

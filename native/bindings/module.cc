@@ -9,4 +9,5 @@ NB_MODULE(_native, module) {
   ouzel::bind_program(module);
   ouzel::bind_plan(module);
   ouzel::bind_image(module);
+  ouzel::bind_quantise(module);
 }

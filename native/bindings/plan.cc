@@ -5,11 +5,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -65,8 +67,9 @@ void run(Plan& plan, const std::vector<Input>& inputs, const std::vector<std::pa
 
 void bind_plan(nb::module_& module) {
   nb::class_<Plan>(module, "Plan", "A program ready to run on a machine, with its cache.")
-      .def(nb::init<std::shared_ptr<Machine>, Program>(), "machine"_a, "program"_a,
-           "Raises EngineError when a node of the program is not sound.")
+      .def(nb::init<std::shared_ptr<Machine>, Program, const std::string&>(), "machine"_a, "program"_a, "cache"_a = "f32",
+           "cache: what keys and values are kept in, \"f32\", \"f16\" or \"q8\". Raises EngineError for another one and\n"
+           "when a node of the program is not sound.")
       .def("run", &run, nb::arg("inputs").noconvert(), nb::arg("wanted").noconvert(), nb::arg("sequences").noconvert(),
            nb::arg("borders").noconvert().none(), nb::arg("cancel").noconvert().none(), "poll"_a,
            "Runs one step without the interpreter lock. inputs: arrays in the program's order; wanted: value numbers and\n"

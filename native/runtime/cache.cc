@@ -10,15 +10,17 @@
 
 namespace ouzel {
 
-int64_t key_block_floats(int64_t head_dim) { return round_up(head_dim * kBlockTokens, kAlignedFloats); }
+int64_t key_block_floats(WeightType type, int64_t head_dim) {
+  return cache_block_bytes(type, head_dim) / static_cast<int64_t>(sizeof(float));
+}
 
-int64_t value_block_floats(int64_t value_dim) { return round_up(value_dim, 16) * kBlockTokens; }
+int64_t value_block_floats(WeightType type, int64_t value_dim) { return key_block_floats(type, round_up(value_dim, 16)); }
 
-Cache::Cache(const std::vector<CacheLayer>& layers) {
+Cache::Cache(const std::vector<CacheLayer>& layers, WeightType type) : type_(type) {
   for (const CacheLayer& form : layers) {
     Layer layer{};
-    layer.key_floats = key_block_floats(form.head_dim);
-    layer.value_floats = value_block_floats(form.value_dim);
+    layer.key_floats = round_up(key_block_floats(type, form.head_dim), kAlignedFloats);
+    layer.value_floats = round_up(value_block_floats(type, form.value_dim), kAlignedFloats);
     layer.keys = floats_;
     layer.values = layer.keys + form.kv_heads * layer.key_floats;
     floats_ = layer.values + form.kv_heads * layer.value_floats;

@@ -1,11 +1,12 @@
 // The paged cache of keys and values: one allocation a block for all layers and key heads, in the form of the attention
-// kernel (keys [head_dim][kBlockTokens], values [kBlockTokens][value_dim rounded up to 16]).
+// kernel, in one type: f32, f16 or q8 (see kernels.h).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "base/aligned.h"
+#include "kernels/kernels.h"
 
 namespace ouzel {
 
@@ -13,13 +14,15 @@ struct CacheLayer {
   int64_t kv_heads, head_dim, value_dim;
 };
 
-// Floats of one block of keys, and of values, of one head.
-int64_t key_block_floats(int64_t head_dim);
-int64_t value_block_floats(int64_t value_dim);
+// Floats that one block of keys, and of values, of one head takes in a cache of `type`.
+int64_t key_block_floats(WeightType type, int64_t head_dim);
+int64_t value_block_floats(WeightType type, int64_t value_dim);
 
 class Cache {
  public:
-  explicit Cache(const std::vector<CacheLayer>& layers);
+  Cache(const std::vector<CacheLayer>& layers, WeightType type);
+
+  WeightType type() const { return type_; }
 
   // Makes at least `count` blocks; new ones hold zeros, old ones stay where they are. Throws Refused when memory ends.
   void ensure(int64_t count);
@@ -34,6 +37,7 @@ class Cache {
     int64_t keys, values;  // offsets in a block, in floats
     int64_t key_floats, value_floats;
   };
+  WeightType type_;
   std::vector<Layer> layers_;
   int64_t floats_ = 0;  // of a block
   std::vector<AlignedFloats> blocks_;

@@ -99,6 +99,20 @@ float* Frame::reserve_pack(int64_t floats) {
   return workspace_.pack.data();
 }
 
+const float* Frame::quantised(int value, int64_t k) {
+  if (quantised_ == value) return workspace_.quantised.data();
+  const int64_t count = rows(value), row_floats = divide_up(k, kGroupColumns) * kQuantFloats;
+  fit(workspace_.quantised, count * row_floats);
+  const int64_t unit = kernels().quantise_unit(count), piece = round_up(divide_up(kPieceFloats, k), unit);
+  for_each(divide_up(count, piece), [&](int64_t item, int) {
+    const int64_t first = item * piece;
+    kernels().quantise({in(value) + first * k, k, std::min(piece, count - first), k, unit,
+                        workspace_.quantised.data() + first * row_floats});
+  });
+  quantised_ = value;
+  return workspace_.quantised.data();
+}
+
 bool Frame::stopped(int worker) {
   if (stop_.load(std::memory_order_relaxed)) return true;
   if (step_.cancel != nullptr && std::atomic_ref<int32_t>(*step_.cancel).load(std::memory_order_relaxed) != 0) {

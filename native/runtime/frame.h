@@ -51,6 +51,7 @@ struct StepArgs {
 struct Workspace {
   AlignedFloats arena;
   AlignedFloats pack;                  // keys and values of segments in the attention kernel's form
+  AlignedFloats quantised;             // one value's rows for products with packed weights
   std::vector<AlignedFloats> scratch;  // one a worker
 };
 
@@ -73,6 +74,10 @@ class Frame {
   void reserve_scratch(int64_t floats);
   float* scratch(int worker) const { return workspace_.scratch[static_cast<size_t>(worker)].data(); }
   float* reserve_pack(int64_t floats);
+
+  // The rows of a value of width `k` quantised for packed weights; made when the value before was another one. Valid
+  // until another value is asked for.
+  const float* quantised(int value, int64_t k);
 
   // Calls body(item, worker) for all items on all threads; items not yet begun are left out once the step is stopped.
   template <typename Body>
@@ -111,6 +116,7 @@ class Frame {
   std::vector<int64_t> counts_;       // by symbol; -1: not known
   std::vector<int64_t> rows_;         // by value
   std::vector<const void*> places_;   // by value
+  int quantised_ = -1;                // the value whose rows workspace_.quantised holds
   std::atomic<bool> stop_{false};
   std::exception_ptr poll_error_;     // written by worker 0 only
   std::chrono::steady_clock::time_point last_poll_;

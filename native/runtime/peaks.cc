@@ -22,14 +22,14 @@ double seconds(Work&& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-double best_flops(Machine& machine) {
+double best_loop(Machine& machine, double (*loop)(int64_t)) {
   const int threads = machine.pool().threads();
   std::vector<double> done(static_cast<size_t>(threads));
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {
     const double time = seconds([&] {
       machine.pool().parallel_for(threads, [&](int64_t item, int) {
-        done[static_cast<size_t>(item)] = machine.kernels().fma_loop(kIterations);
+        done[static_cast<size_t>(item)] = loop(kIterations);
       });
     });
     double sum = 0;
@@ -58,9 +58,11 @@ double best_read(Machine& machine) {
 }  // namespace
 
 Peaks measure_peaks(Machine& machine) try {
-  return {best_flops(machine), best_read(machine)};
+  return {best_loop(machine, machine.kernels().fma_loop), best_read(machine)};
 } catch (const std::bad_alloc&) {
   throw Refused("measuring the machine", "256 MiB of memory", "no memory");
 }
+
+double measure_dot_peak(Machine& machine) { return best_loop(machine, machine.kernels().dot_loop); }
 
 }  // namespace ouzel

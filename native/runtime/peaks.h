@@ -13,4 +13,7 @@ struct Peaks {
 // Takes about a second and 256 MiB; throws Refused when memory ends.
 Peaks measure_peaks(Machine& machine);
 
+// Integer operations a second of dot products of bytes in registers, all threads; the yardstick of packed weights.
+double measure_dot_peak(Machine& machine);
+
 }  // namespace ouzel

@@ -17,10 +17,17 @@ std::unique_lock<std::mutex> hold(std::mutex& mutex) {
   return lock;
 }
 
+WeightType cache_type(const std::string& name) {
+  if (name == "f32") return WeightType::f32;
+  if (name == "f16") return WeightType::f16;
+  if (name == "q8") return WeightType::q8;
+  throw Refused("building a plan", "a cache of f32, f16 or q8", name);
+}
+
 }  // namespace
 
-Plan::Plan(std::shared_ptr<Machine> machine, Program program)
-    : machine_(std::move(machine)), program_(std::move(program)), cache_(cache_layers(program_)) {
+Plan::Plan(std::shared_ptr<Machine> machine, Program program, const std::string& cache)
+    : machine_(std::move(machine)), program_(std::move(program)), cache_(cache_layers(program_), cache_type(cache)) {
   for (const Node& node : program_.nodes()) operations_.push_back(make_operation(program_, node));
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "runtime/cache.h"
@@ -15,8 +16,9 @@ namespace ouzel {
 
 class Plan {
  public:
-  // Throws Refused when a node of the program is not sound.
-  Plan(std::shared_ptr<Machine> machine, Program program);
+  // cache: what keys and values are kept in, "f32", "f16" or "q8". Throws Refused for another one, and when a node of the
+  // program is not sound.
+  Plan(std::shared_ptr<Machine> machine, Program program, const std::string& cache = "f32");
 
   // Runs the whole program and fills the wanted arrays. Throws Refused before anything runs when the step does not fit
   // or another run goes on, Cancelled when the cancel flag was set, and what `step.poll` throws.

@@ -22,9 +22,10 @@ void require_number(const std::string& what, int number, size_t count) {
 
 WeightType weight_type(const std::string& name, const std::string& format) {
   static const std::map<std::string, WeightType> types = {
-      {"f32", WeightType::f32}, {"bf16", WeightType::bf16}, {"f16", WeightType::f16}};
+      {"f32", WeightType::f32}, {"bf16", WeightType::bf16}, {"f16", WeightType::f16},
+      {"q8", WeightType::q8},   {"q4", WeightType::q4},     {"q4m", WeightType::q4m}};
   const auto found = types.find(format);
-  if (found == types.end()) throw Refused("building a plan", "weight " + name + " in f32, bf16 or f16", format);
+  if (found == types.end()) throw Refused("building a plan", "weight " + name + " in f32, bf16, f16, q8, q4 or q4m", format);
   return found->second;
 }
 

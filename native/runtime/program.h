@@ -31,13 +31,14 @@ struct Slot {
   int64_t width;  // in floats
 };
 
-// A matrix [rows][cols], or a vector of `cols` floats when rows is 0, dense, aligned to its element.
+// A matrix [rows][cols], or a vector of `cols` floats when rows is 0: dense and aligned to its element, or packed.
 struct Weight {
   std::string name;
   const void* data;
   WeightType type;
   int64_t rows, cols;
 
+  // Of a matrix that is not packed.
   int64_t element_bytes() const { return type == WeightType::f32 ? 4 : 2; }
 };
 

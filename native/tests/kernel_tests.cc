@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "tests/kernel_test_attention.h"
 #include "tests/kernel_test_linear.h"
+#include "tests/kernel_test_packed.h"
 #include "tests/kernel_test_rows.h"
 
 namespace ouzel::test {
@@ -25,8 +26,12 @@ struct Operation {
 constexpr Operation kOperations[] = {
     {"linear", test_linear},
     {"linear_fusion", test_linear_fusion},
+    {"quantise", test_quantise},
+    {"packed_linear", test_packed_linear},
+    {"decode_packed", test_decode_packed},
     {"attention", test_attention},
     {"attention_extremes", test_attention_extremes},
+    {"cache_halves", test_cache_halves},
     {"rms_norm", test_rms_norm},
     {"layer_norm", test_layer_norm},
     {"rotary", test_rotary},
@@ -80,12 +85,21 @@ void test_choice(Checks& checks) {
   checks.expect(same(choose_kernels(avx512, nullptr), "avx512"), "the widest is chosen");
   checks.expect(same(choose_kernels(avx512, "avx2"), "avx2"), "a cap lowers the choice");
   checks.expect(same(choose_kernels(avx2, ""), "avx2"), "avx2 without avx512");
+  CpuFeatures vnni = avx512, small_vnni = avx2;
+  vnni.avx512_vnni = vnni.avx_vnni = small_vnni.avx_vnni = true;
+  checks.expect(same(choose_kernels(vnni, ""), "avx512vnni"), "VNNI of 512 bits before that of 256");
+  checks.expect(same(choose_kernels(vnni, "avx512"), "avx512"), "a cap leaves VNNI out");
+  checks.expect(same(choose_kernels(small_vnni, ""), "avxvnni"), "VNNI of 256 bits before AVX2");
+  checks.expect(choose_kernels(avx512, "avx512vnni") == nullptr, "VNNI needs its feature");
   checks.expect(choose_kernels(avx2, "avx512") == nullptr, "a cap above the features is refused");
   checks.expect(choose_kernels(avx512, "neon") == nullptr, "a cap of another architecture is refused");
 #elif defined(__aarch64__)
   CpuFeatures neon;
   neon.neon = true;
   checks.expect(same(choose_kernels(neon, nullptr), "neon"), "the widest is chosen");
+  CpuFeatures dots = neon;
+  dots.dotprod = true;
+  checks.expect(same(choose_kernels(dots, ""), "neondot"), "sdot before baseline NEON");
   checks.expect(choose_kernels(neon, "avx2") == nullptr, "a cap of another architecture is refused");
 #endif
   checks.expect(same(kernels(nullptr)->name, kernels_available()[0]), "no cap gives the widest available");

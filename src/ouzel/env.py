@@ -88,7 +88,7 @@ class Switch:
     help: str
 
 
-ISA_NAMES = ("plain", "avx2", "avx512", "neon")
+ISA_NAMES = ("plain", "avx2", "avxvnni", "avx512", "avx512vnni", "neon", "neondot")
 
 SWITCHES: tuple[Switch, ...] = (
     Switch(

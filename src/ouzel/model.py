@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -28,7 +29,7 @@ from ouzel.text.prompt import PromptEncoder
 from ouzel.text.template_files import load_template
 from ouzel.text.tokenizer import Tokenizer
 from ouzel.weights.formats import FormatPlan
-from ouzel.weights.load import load_weights
+from ouzel.weights.open import open_weights
 from ouzel.weights.weight_set import WeightSet
 
 EMBEDDED = "embedded"
@@ -45,15 +46,22 @@ class Model:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, engine: Engine, formats: FormatPlan | None = None, *, chunk: int = 512
+        self,
+        checkpoint: Checkpoint,
+        engine: Engine,
+        formats: FormatPlan | None = None,
+        *,
+        chunk: int = 512,
+        check: bool = False,
+        threads: int | None = None,
     ) -> None:
         if not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1:
             raise RequestError("chunk", expected="a whole number from 1", got=repr(chunk))
         self.checkpoint = checkpoint
         self.engine = engine
         self.family: Family = make_family(checkpoint)
-        self.weights: WeightSet = load_weights(
-            checkpoint.tensors, self.family.tensor_table(), formats, tied=self.family.tied
+        self.weights: WeightSet = open_weights(
+            checkpoint, self.family.tensor_table(), formats, tied=self.family.tied, check=check, threads=threads
         )
         self.tokenizer = _tokenizer(checkpoint, self.family.sizes.vocab)
         self._encoder = None if self.tokenizer is None else PromptEncoder(self.tokenizer, load_template(checkpoint.path))
@@ -80,7 +88,7 @@ class Model:
 
     @property
     def cache_bytes_per_token(self) -> int:
-        """Bytes of keys and values that one token takes in the cache (float32)."""
+        """Bytes of keys and values that one token takes in a float32 cache; f16 takes half, q8 about a quarter."""
         layers = self.family.text_graph().cache_layers
         return sum(4 * layer.kv_heads * (layer.head_dim + layer.value_dim) for layer in layers)
 
@@ -180,12 +188,16 @@ class Model:
         """
         chosen = split_settings(settings, self.checkpoint.generation)
         prompt = messages if isinstance(messages, Prompt) else self.prepare(messages, chosen)
-        runner = StageRunner(self.family, self._compile_with)
+        runner = StageRunner(self.family, self.compile_with)
         return runner.run(prompt, runner.of_prompt(prompt) if names is None else names)
 
     def stage_names(self) -> tuple[str, ...]:
         """Every name that `stages` may be asked for."""
-        return StageRunner(self.family, self._compile_with).available()
+        return StageRunner(self.family, self.compile_with).available()
+
+    def raw_prompt(self, prompt: str | Sequence[int]) -> Prompt:
+        """The prompt of plain text without a template, or of token ids, without running it."""
+        return self._raw(prompt)
 
     # -- private -----------------------------------------------------------------------------------------------------
 
@@ -203,11 +215,11 @@ class Model:
 
     def _executable(self, part: str) -> Executable:
         if part not in self._compiled:
-            self._compiled[part] = self._compile_with(part, ())
+            self._compiled[part] = self.compile_with(part, ())
         return self._compiled[part]
 
-    def _compile_with(self, part: str, keep: Sequence[str]) -> Executable:
-        """An executable in which `keep` are values of their own; its cache is its own."""
+    def compile_with(self, part: str, keep: Sequence[str]) -> Executable:
+        """A new executable of "text" or "vision" in which `keep` are values of their own; its cache is its own."""
         graph = self.family.text_graph() if part == "text" else self.family.vision_graph()
         assert graph is not None
         return self.engine.compile(graph, self.weights, keep)
@@ -288,22 +300,48 @@ def load(
     engine: str = "native",
     threads: int | None = None,
     weights: str | FormatPlan = "auto",
+    vision: str | None = None,
+    projector: str | None = None,
+    text: str | None = None,
+    head: str | None = None,
+    embedding: str | None = None,
+    check: bool = False,
+    cache_packed: bool = False,
+    cache: str = "f32",
     chunk: int = 512,
     revision: str | None = None,
     offline: bool | None = None,
+    mmproj: str | os.PathLike[str] | None = None,
 ) -> Model:
-    """Loads a checkpoint folder, a hub id ("organisation/name"), or, without a name, the embedded model.
+    """Loads a checkpoint folder, a packed folder, a GGUF file, a hub id ("organisation/name"), or, without a name, the
+    embedded model.
 
     engine: "native" (C++) or "reference" (NumPy). threads: of the native engine; None takes the fast physical cores.
-    weights: number format of the large matrices, "auto" (as stored, mapped without a copy), "f32", "bf16" or "f16", or a
-    `FormatPlan` by part. chunk: prompt tokens in one pass; results do not depend on it.
+    weights: number format of the large matrices, "auto" (as stored, mapped without a copy), "f32", "bf16", "f16", "q8",
+    "q4" or "q4m" (the latter two with q8 for head, embedding, vision and projector), or a `FormatPlan` by part; vision,
+    projector, text, head, embedding: another format for that part. check: compares a packed folder with its checksums.
+    cache_packed: keeps quantised weights in the user's cache and maps them the next time.
+    cache: what the native engine keeps keys and values in, "f32", "f16" (half of the memory) or "q8" (about a quarter).
+    chunk: prompt tokens in one pass; results do not depend on it. mmproj: the picture file of a Qwen3-VL GGUF model.
 
     Raises CheckpointError, ConfigError, TensorError or UnsupportedError naming the file and what to do.
     """
-    formats = weights if isinstance(weights, FormatPlan) else FormatPlan.uniform(weights)
+    parts = {"vision": vision, "projector": projector, "text": text, "head": head, "embedding": embedding}
+    formats = format_plan(weights, parts)
     name = model if model is not None and model != EMBEDDED else embedded_path()
-    checkpoint = Checkpoint.open(name, revision=revision, offline=offline)
-    return Model(checkpoint, make_engine(engine, threads), formats, chunk=chunk)
+    checkpoint = Checkpoint.open(name, revision=revision, offline=offline, mmproj=mmproj)
+    if cache_packed:
+        from ouzel.packed.cache import packed_in_cache
+
+        checkpoint = packed_in_cache(checkpoint, formats, threads)
+    return Model(checkpoint, make_engine(engine, threads, cache), formats, chunk=chunk, check=check, threads=threads)
+
+
+def format_plan(weights: str | FormatPlan, parts: Mapping[str, str | None]) -> FormatPlan:
+    """The plan of a format's name, or a plan, with other formats for the parts that are not None."""
+    if isinstance(weights, FormatPlan):
+        return replace(weights, **{part: name for part, name in parts.items() if name is not None})
+    return FormatPlan.preset(weights, **parts)
 
 
 def embedded_path() -> Path:

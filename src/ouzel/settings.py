@@ -18,7 +18,7 @@ from ouzel.models.family import PictureOptions
 class Settings:
     """Everything that a request may set, in its two halves.
 
-    Generation: max_tokens, stop (a string or several), ignore_eos, skip_special_tokens, temperature (0: greedy), top_k, top_p, min_p, seed,
+    Generation: max_tokens, stop (a string or several), ignore_eos, skip_special_tokens, speculate ("off", "ngram"), temperature (0: greedy), top_k, top_p, min_p, seed,
     repetition_penalty, presence_penalty, frequency_penalty, logit_bias, logprobs.
     Prompt: think (on, off, or the template's own way), tools, template (variables for it), control_text ("shield", "obey"),
     min_pixels, max_pixels, alpha ("white", "drop"), video_layout ("release", "transformers5").
@@ -30,7 +30,7 @@ class Settings:
 
 _SAMPLING = tuple(f.name for f in fields(SamplingParams))
 _PICTURES = tuple(f.name for f in fields(PictureOptions))
-_RUN = ("max_tokens", "ignore_eos", "skip_special_tokens")
+_RUN = ("max_tokens", "ignore_eos", "skip_special_tokens", "speculate")
 _OTHER = ("stop", "think", "tools", "template", "control_text")
 
 # Given to the template by other settings.

@@ -154,7 +154,7 @@ def test_a_name_that_is_too_long():
 def test_a_file_instead_of_a_folder(tmp_path, tiny):
     path = tmp_path / "model.GGUF"
     path.write_bytes(b"GGUF")
-    refused(UnsupportedError, lambda: Checkpoint.open(path), "GGUF", "later version")
+    refused(CheckpointError, lambda: Checkpoint.open(path), "GGUF", "a file of 4 bytes")
     folder = tiny("qwen3/tiny")
     refused(CheckpointError, lambda: Checkpoint.open(folder / "model.safetensors"), "a file", str(folder))
 
@@ -171,7 +171,7 @@ def test_a_folder_without_a_config(tiny):
 
 def test_a_folder_with_a_gguf_file(tmp_path):
     (tmp_path / "model-q4.gguf").write_bytes(b"GGUF")
-    refused(UnsupportedError, lambda: Checkpoint.open(tmp_path), "GGUF (model-q4.gguf)")
+    refused(CheckpointError, lambda: Checkpoint.open(tmp_path), "GGUF (model-q4.gguf)", "give the file")
 
 
 def test_an_adapter(tmp_path):
@@ -334,12 +334,14 @@ def test_pickled_weights(tiny, name):
     refused(UnsupportedError, lambda: checkpoint.tensors, name, "safetensors", "save_pretrained")
 
 
-@pytest.mark.parametrize(("name", "part"), [("adapter_model.bin", "adapter"), ("model.gguf", "GGUF")])
-def test_weights_of_other_kinds(tiny, name, part):
+@pytest.mark.parametrize(
+    ("name", "part", "kind"), [("adapter_model.bin", "adapter", UnsupportedError), ("model.gguf", "GGUF", CheckpointError)]
+)
+def test_weights_of_other_kinds(tiny, name, part, kind):
     folder = drop_weights(tiny("qwen3/tiny"))
     (folder / name).write_bytes(b"x")
     checkpoint = Checkpoint.open(folder)
-    refused(UnsupportedError, lambda: checkpoint.tensors, part)
+    refused(kind, lambda: checkpoint.tensors, part)
 
 
 def test_a_cut_file_is_named(tiny):

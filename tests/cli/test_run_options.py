@@ -88,6 +88,7 @@ def test_alpha(ouzel, tmp_path):
         (["--engine", "reference"], {"engine": "reference"}),
         (["--threads", "1"], {"threads": 1}),
         (["-t", "2"], {"threads": 2}),
+        (["--cache", "q8"], {"cache": "q8"}),
         (["--chunk", "3"], {"chunk": 3}),
         (["--weights", "f32"], {"weights": "f32"}),
         (["--weights", "bf16"], {"weights": "bf16"}),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from op_cases import OpCase, op_cases
+from op_cases import OpCase, op_cases, packed_op_cases
 from ouzel.engines.reference.engine import ReferenceExecutable
 from ouzel.engines.registry import engine_names, make_engine
 from ouzel.graph.ops import OPS
 
-CASES = op_cases()
+CASES = [*op_cases(), *packed_op_cases()]
 
 
 class _Wide:
@@ -25,7 +25,9 @@ class _Wide:
 
 def exact(case: OpCase) -> list[np.ndarray]:
     """The reference's own functions on float64 copies of everything."""
-    weights = {name: _Wide(weight.f32().astype(np.float64)) for name, weight in case.weights.items()}
+    weights = {
+        name: weight if weight.format.packing else _Wide(weight.f32().astype(np.float64)) for name, weight in case.weights.items()
+    }
     executable = ReferenceExecutable(case.graph, weights, np.float64)
     executable.ensure_blocks(case.blocks)
     return [executable.run(step)["y"] for step in case.steps]

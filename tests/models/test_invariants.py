@@ -37,7 +37,7 @@ class Recorder(TextRunner):
 
     def run(self, work, blocks: int, cancel: CancelToken | None = None):  # noqa: ANN001, ANN201
         found = super().run(work, blocks, cancel)
-        self.logits += [row.copy() for row in found if row is not None]
+        self.logits += [row.copy() for rows in found if rows is not None for row in rows]
         return found
 
 

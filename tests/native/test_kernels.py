@@ -29,7 +29,10 @@ def isa_flags(machine: str) -> dict[str, list[str]]:
     """The instruction sets of a machine and their compiler flags, from the build's own list."""
     text = (NATIVE / "kernels" / "kernels.cmake").read_text(encoding="utf-8")
     flags = {name: rest.split() for name, rest in re.findall(r"^ *ouzel_isa\((\w+)([^)]*)\)", text, re.MULTILINE)}
-    wanted = {"x86_64": ["plain", "avx2", "avx512"], "aarch64": ["plain", "neon"]}.get(machine, ["plain"])
+    wanted = {
+        "x86_64": ["plain", "avx2", "avxvnni", "avx512", "avx512vnni"],
+        "aarch64": ["plain", "neon", "neondot"],
+    }.get(machine, ["plain"])
     return {name: flags[name] for name in wanted}
 
 
@@ -88,7 +91,7 @@ def test_kernels_pass_on_this_machine(native_output: str) -> None:
 def test_instruction_sets_give_the_same_bits(native_output: str) -> None:
     found = digests(native_output)
     assert "plain" in found
-    assert len(found["plain"]) >= 13
+    assert len(found["plain"]) >= 16
     for isa, operations in found.items():
         assert operations == found["plain"], isa
 
@@ -108,5 +111,5 @@ def test_aarch64_gives_the_same_bits(native_output: str, tmp_path: Path) -> None
     output = run([EMULATOR, program, "--digest"])
     assert ", 0 failed" in output
     found = digests(output)
-    assert set(found) == {"neon", "plain"}
-    assert found["neon"] == found["plain"] == digests(native_output)["plain"]
+    assert set(found) == {"neondot", "neon", "plain"}
+    assert found["neondot"] == found["neon"] == found["plain"] == digests(native_output)["plain"]

@@ -9,7 +9,7 @@ import pytest
 
 from ouzel.checkpoint import Checkpoint
 from ouzel.errors import TensorError, UnsupportedError
-from ouzel.weights import FORMATS, FormatPlan, TensorSpec, load_weights
+from ouzel.weights import FLOATS, FORMATS, FormatPlan, TensorSpec, load_weights
 
 FIXTURES = Path(__file__).parents[1] / "data" / "fixtures"
 
@@ -47,7 +47,7 @@ def message_of(kind, call) -> str:
 # -- formats ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(FORMATS))
+@pytest.mark.parametrize("name", sorted(FLOATS))
 def test_as_stored_is_the_mapped_file(checkpoint, arrays, name):
     tensors = checkpoint(arrays(name))
     weights = load_weights(tensors, TABLE)
@@ -67,8 +67,8 @@ def test_as_stored_is_the_mapped_file(checkpoint, arrays, name):
     assert np.array_equal(weights["patch.weight"].array, tensors["model.patch.weight"].data.reshape(4, 24))
 
 
-@pytest.mark.parametrize("wanted", sorted(FORMATS))
-@pytest.mark.parametrize("name", sorted(FORMATS))
+@pytest.mark.parametrize("wanted", sorted(FLOATS))
+@pytest.mark.parametrize("name", sorted(FLOATS))
 def test_conversion_rounds_the_stored_values(checkpoint, arrays, name, wanted):
     tensors = checkpoint(arrays(name))
     weights = load_weights(tensors, TABLE, FormatPlan.uniform(wanted))
@@ -210,7 +210,7 @@ def test_a_table_with_mistakes_is_our_fault(checkpoint):
 # -- NaN -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(FORMATS))
+@pytest.mark.parametrize("name", sorted(FLOATS))
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("row", range(len(TABLE)))
 def test_numbers_that_are_not_finite(checkpoint, arrays, name, bad, row):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ouzel.errors import RequestError
-from ouzel.weights import AUTO, FORMATS, PARTS, FormatPlan, format_of
+from ouzel.weights import AUTO, FLOATS, FORMATS, PARTS, FormatPlan, format_of
 from ouzel.weights.formats import bf16_to_f32, f32_to_bf16, format_of_dtype
 
 
@@ -67,7 +67,7 @@ def test_against_torch():
         assert np.array_equal(FORMATS[name].decode(got), wanted.to(torch.float32).numpy())
 
 
-@pytest.mark.parametrize("name", sorted(FORMATS))
+@pytest.mark.parametrize("name", sorted(FLOATS))
 @pytest.mark.parametrize("shape", [(), (1,), (0, 4), (3, 5), (2, 3, 4)])
 def test_shapes_and_types(name, shape):
     row = FORMATS[name]
@@ -83,14 +83,15 @@ def test_shapes_and_types(name, shape):
 
 def test_strided_values_are_encoded_in_their_order():
     values = np.arange(24, dtype=np.float32).reshape(4, 6)[::2, ::3]
-    for row in FORMATS.values():
+    for name in FLOATS:
+        row = FORMATS[name]
         assert np.array_equal(row.decode(row.encode(values)), values)
 
 
 def test_lookups():
     assert format_of("bf16") is FORMATS["bf16"] and format_of_dtype("BF16") is FORMATS["bf16"]
     assert format_of_dtype("F64") is None
-    with pytest.raises(RequestError, match="one of f32, bf16, f16, got 'q3'"):
+    with pytest.raises(RequestError, match="one of f32, bf16, f16, q8, q4, q4m, got 'q3'"):
         format_of("q3")
 
 
@@ -101,3 +102,15 @@ def test_plans():
     assert [plan.of(part) for part in PARTS] == ["f32", AUTO, AUTO, "bf16", AUTO]
     with pytest.raises(RequestError, match=r"part 'head'.*one of auto, f32"):
         FormatPlan(head="int3")
+
+
+def test_presets():
+    for name in ("q4", "q4m"):
+        assert [FormatPlan.preset(name).of(part) for part in PARTS] == ["q8", "q8", name, "q8", "q8"]
+    for name in ("q8", "bf16", "auto"):
+        assert FormatPlan.preset(name) == FormatPlan.uniform(name)
+    plan = FormatPlan.preset("q4", head="q4", vision=None, embedding="f16")
+    assert [plan.of(part) for part in PARTS] == ["q8", "q8", "q4", "q4", "f16"]
+    assert plan.packs and FormatPlan(head="q8").packs and not FormatPlan.uniform("f16").packs
+    with pytest.raises(RequestError, match="part 'text'.*got 'q5'"):
+        FormatPlan.preset("q4", text="q5")

@@ -9,6 +9,14 @@ namespace ouzel::OUZEL_ISA {
 
 OUZEL_INLINE int64_t padded(int64_t value_dim) { return (value_dim + 15) / 16 * 16; }
 
+// The scales behind a block's codes.
+OUZEL_INLINE float* cache_scales(void* block, int64_t width) {
+  return reinterpret_cast<float*>(static_cast<char*>(block) + cache_block_bytes(WeightType::q8, width)) - kKeys;
+}
+OUZEL_INLINE const float* cache_scales(const void* block, int64_t width) {
+  return cache_scales(const_cast<void*>(block), width);
+}
+
 static int64_t attention_scratch(int64_t, int64_t, int64_t head_dim, int64_t value_dim) {
   const int64_t queries = (head_dim * kQueryRows + 15) / 16 * 16;
   return queries + kQueryRows * kKeys + kQueryRows * padded(value_dim);
@@ -20,6 +28,7 @@ static int64_t attention_rows(int64_t group) {
 }
 
 // State of up to kQueryRows query rows; lane i of the vectors belongs to row i.
+template <WeightType T>
 struct AttentionTile {
   const AttentionArgs& a;
   int64_t first;  // flattened index of the tile's first query row
@@ -54,12 +63,25 @@ struct AttentionTile {
 
   void run() {
     for (int64_t start = 0; start < most; start += kKeys) {
-      const int64_t block = start / kKeys;
-      for_rows(rows, ScoreRows{q, a.k_blocks[block], a.head_dim, scores});
+      const int64_t block = start / kKeys, next = start + kKeys < most ? block + 1 : block;
+      const void *keys = a.k_blocks[block], *values = a.v_blocks[block];
+      for_rows(rows, ScoreRows<T>{q, keys, a.head_dim, values, scores});
+      if constexpr (T == WeightType::q8) for_each_score(cache_scales(keys, a.head_dim));
       softmax(start);
-      for_rows(rows, ValueRows{scores, a.v_blocks[block], pad, per_row, out});
+      if constexpr (T == WeightType::q8) for_each_score(cache_scales(values, pad));
+      for_rows(rows, ValueRows<T>{scores, values, pad, per_row, a.k_blocks[next], out});
     }
     finish();
+  }
+
+  // Every row of scores times the keys' factors.
+  void for_each_score(const float* factors) {
+    const f32x16 low = load(factors), high = load(factors + 16);
+    for (int i = 0; i < rows; ++i) {
+      float* row = scores + i * kKeys;
+      store(row, mul(load(row), low));
+      store(row + 16, mul(load(row + 16), high));
+    }
   }
 
   // Scores become weights; per_row receives each row's correction. A row that sees no key of the block keeps its state:
@@ -111,21 +133,15 @@ struct AttentionTile {
   }
 };
 
-static void attention(const AttentionArgs& a) {
-  for (int64_t first = 0; first < a.rows * a.group; first += kQueryRows) AttentionTile(a, first).run();
+template <WeightType T>
+static void attention_as(const AttentionArgs& a) {
+  for (int64_t first = 0; first < a.rows * a.group; first += kQueryRows) AttentionTile<T>(a, first).run();
 }
 
-static void store_keys_values(const StoreArgs& a) {
-  const int64_t pad = padded(a.value_dim);
-  for (int64_t d = 0; d < a.head_dim; ++d)
-    for (int64_t i = 0; i < a.count; ++i) a.k_block[d * kKeys + a.at + i] = a.k[i * a.k_stride + d];
-  for (int64_t i = 0; i < a.count; ++i) {
-    float* to = a.v_block + (a.at + i) * pad;
-    for (int64_t j = 0; j < a.value_dim; j += 16) {
-      // Whole vectors: the places between value_dim and its padding become zero.
-      store(to + j, load_first(a.v + i * a.v_stride + j, a.value_dim - j));
-    }
-  }
+static void attention(const AttentionArgs& a) {
+  if (a.cache == WeightType::q8) return attention_as<WeightType::q8>(a);
+  if (a.cache == WeightType::f16) return attention_as<WeightType::f16>(a);
+  attention_as<WeightType::f32>(a);
 }
 
 }  // namespace ouzel::OUZEL_ISA

@@ -4,6 +4,7 @@
 
 #include "base/f32x16.h"
 #include "kernels/kernels.h"
+#include "kernels/stored/stored.h"
 
 namespace ouzel::OUZEL_ISA {
 
@@ -14,9 +15,16 @@ inline constexpr int kKeys = static_cast<int>(kBlockTokens);
 inline constexpr int kPassRows = kVec == 16 && kRegisters >= 32 ? 12 : 6;
 inline constexpr int kPassVectors = kVec == 4 ? 4 : 2;
 
+// Few rows use keys and values faster than memory gives them: while they go over one array they ask for the next one.
+inline constexpr int kRowsAhead = 4;
+
+OUZEL_INLINE void ask(const char* next, int64_t step, int64_t bytes) {
+  for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + step * bytes + line);
+}
+
 // scores[i * kKeys + j] = sum over d of q[d * kQueryRows + i] * keys[d * kKeys + j], for R rows and N registers of keys.
-template <int R, int N>
-OUZEL_INLINE void score_pass(const float* q, const float* keys, int64_t head_dim, float* scores) {
+template <WeightType T, int R, int N>
+OUZEL_INLINE void score_pass(const float* q, const Element<T>* keys, int64_t head_dim, const char* next, float* scores) {
   vec acc[R][N];
   OUZEL_UNROLL
   for (int i = 0; i < R; ++i) {
@@ -24,9 +32,10 @@ OUZEL_INLINE void score_pass(const float* q, const float* keys, int64_t head_dim
     for (int j = 0; j < N; ++j) acc[i][j] = set_vec(0.0f);
   }
   for (int64_t d = 0; d < head_dim; ++d, q += kQueryRows, keys += kKeys) {
+    if constexpr (R <= kRowsAhead) ask(next, d, kKeys * sizeof(Element<T>));
     vec key[N];
     OUZEL_UNROLL
-    for (int j = 0; j < N; ++j) key[j] = load_vec(keys + j * kVec);
+    for (int j = 0; j < N; ++j) key[j] = Stored<T>::load_part(keys + j * kVec);
     OUZEL_UNROLL
     for (int i = 0; i < R; ++i) {
       const vec query = set_vec(q[i]);
@@ -42,8 +51,9 @@ OUZEL_INLINE void score_pass(const float* q, const float* keys, int64_t head_dim
 }
 
 // out[i * pad + j] = out[i * pad + j] * correction[i], then plus p[i * kKeys + s] * values[s * pad + j] for s ascending.
-template <int R, int N>
-OUZEL_INLINE void value_pass(const float* p, const float* values, int64_t pad, const float* correction, float* out) {
+template <WeightType T, int R, int N>
+OUZEL_INLINE void value_pass(const float* p, const Element<T>* values, int64_t pad, const float* correction,
+                             const char* next, float* out) {
   vec acc[R][N];
   OUZEL_UNROLL
   for (int i = 0; i < R; ++i) {
@@ -51,9 +61,10 @@ OUZEL_INLINE void value_pass(const float* p, const float* values, int64_t pad, c
     for (int j = 0; j < N; ++j) acc[i][j] = mul(load_vec(out + i * pad + j * kVec), set_vec(correction[i]));
   }
   for (int s = 0; s < kKeys; ++s, values += pad) {
+    if constexpr (R <= kRowsAhead) ask(next, s, N * kVec * sizeof(Element<T>));
     vec value[N];
     OUZEL_UNROLL
-    for (int j = 0; j < N; ++j) value[j] = load_vec(values + j * kVec);
+    for (int j = 0; j < N; ++j) value[j] = Stored<T>::load_part(values + j * kVec);
     OUZEL_UNROLL
     for (int i = 0; i < R; ++i) {
       const vec weight = set_vec(p[i * kKeys + s]);
@@ -68,24 +79,29 @@ OUZEL_INLINE void value_pass(const float* p, const float* values, int64_t pad, c
   }
 }
 
+template <WeightType T>
 struct ScoreRows {
   const float* q;
-  const float* keys;
+  const void* keys;
   int64_t head_dim;
+  const void* next;  // memory to ask for: the block's values
   float* scores;
 
   template <int R>
   void run(int row) const {
     for (int j = 0; j < kKeys; j += kPassVectors * kVec)
-      score_pass<R, kPassVectors>(q + row, keys + j, head_dim, scores + row * kKeys + j);
+      score_pass<T, R, kPassVectors>(q + row, static_cast<const Element<T>*>(keys) + j, head_dim,
+                                     static_cast<const char*>(next), scores + row * kKeys + j);
   }
 };
 
+template <WeightType T>
 struct ValueRows {
   const float* p;
-  const float* values;
+  const void* values;
   int64_t pad;
   const float* correction;
+  const void* next;  // the next block's keys
   float* out;
 
   template <int R>
@@ -93,9 +109,15 @@ struct ValueRows {
     const float* from = p + row * kKeys;
     float* to = out + row * pad;
     int64_t j = 0;
-    for (; j + kPassVectors * kVec <= pad; j += kPassVectors * kVec)
-      value_pass<R, kPassVectors>(from, values + j, pad, correction + row, to + j);
-    for (; j < pad; j += kVec) value_pass<R, 1>(from, values + j, pad, correction + row, to + j);
+    for (; j + kPassVectors * kVec <= pad; j += kPassVectors * kVec) pass<R, kPassVectors>(from, j, row, to);
+    for (; j < pad; j += kVec) pass<R, 1>(from, j, row, to);
+  }
+
+  // The passes share the memory to ask for: each takes kKeys pieces as wide as its own registers.
+  template <int R, int N>
+  void pass(const float* from, int64_t j, int row, float* to) const {
+    const char* part = static_cast<const char*>(next) + j * kKeys * static_cast<int64_t>(sizeof(Element<T>));
+    value_pass<T, R, N>(from, static_cast<const Element<T>*>(values) + j, pad, correction + row, part, to + j);
   }
 };
 

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "kernels/attention/attention_impl.h"
+#include "kernels/attention/store_impl.h"
 #include "kernels/elementwise/elementwise_impl.h"
 #include "kernels/linear/linear_impl.h"
 #include "kernels/norm/norm_impl.h"
 #include "kernels/peak/peak_impl.h"
+#include "kernels/quantised/linear_packed_impl.h"
 #include "kernels/rotary/rotary_impl.h"
 
 #define OUZEL_TEXT_(x) #x
@@ -20,6 +22,11 @@ constinit const Kernels table = {
     .linear = linear,
     .linear_scratch = linear_scratch,
     .linear_columns = linear_columns,
+    .quantise = quantise,
+    .quantise_unit = quantise_unit,
+    .linear_packed = linear_packed_weights,
+    .linear_packed_columns = linear_packed_columns,
+    .decode_packed = decode_packed,
     .attention = attention,
     .attention_scratch = attention_scratch,
     .attention_rows = attention_rows,
@@ -35,6 +42,7 @@ constinit const Kernels table = {
     .axpy_row = axpy_row,
     .all_finite = all_finite,
     .fma_loop = fma_loop,
+    .dot_loop = dot_loop,
     .read_loop = read_loop,
 };
 

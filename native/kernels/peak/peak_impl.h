@@ -1,6 +1,7 @@
 // The machine's own peaks on one thread, to print beside what kernels reach.
 #pragma once
 
+#include "base/dot.h"
 #include "base/f32x16.h"
 
 namespace ouzel::OUZEL_ISA {
@@ -26,6 +27,31 @@ static double fma_loop(int64_t iterations) {
   store_vec(lanes, total);
   seed = lanes[0];  // the result is used, so the loop stays
   return 2.0 * kVec * kPeakChains * static_cast<double>(iterations);
+}
+
+// As fma_loop, for steps of DotNibble: eight integer operations for every lane, begun anew after the eight steps of a group.
+static double dot_loop(int64_t iterations) {
+  volatile float seed = 0x1.010102p-125f;  // codes of 1 or so
+  const float codes = seed;
+  const bvec x = set_codes(&codes);
+  const DotNibble::Weights w = DotNibble::prepare(low_nibbles(x));
+  ivec total[kPeakChains];
+  DotNibble::Sum chain[kPeakChains];
+  OUZEL_UNROLL
+  for (int i = 0; i < kPeakChains; ++i) chain[i] = DotNibble::begin(i);
+  for (int64_t it = 0; it < iterations; ++it) {
+    OUZEL_UNROLL
+    for (int i = 0; i < kPeakChains; ++i) chain[i] = DotNibble::step(chain[i], w, x);
+  }
+  float sum = 0;
+  alignas(64) float lanes[kVec];
+  for (int i = 0; i < kPeakChains; ++i) {
+    total[i] = DotNibble::end(chain[i], 0);
+    store_vec(lanes, int_to_float(total[i]));
+    sum += lanes[0];
+  }
+  seed = sum;
+  return 8.0 * kVec * kPeakChains * static_cast<double>(iterations);
 }
 
 // The sum of n floats: every byte is read once, as four streams, each in order; one stream alone is slower.

@@ -27,6 +27,13 @@ struct Stored<WeightType::f16> {
   OUZEL_INLINE vec load_part(const Element* p) { return load_vec_f16(p); }
 };
 
+// Codes alone: of cached keys and values, whose scales are kept beside them.
+template <>
+struct Stored<WeightType::q8> {
+  using Element = int8_t;
+  OUZEL_INLINE vec load_part(const Element* p) { return load_vec_i8(p); }
+};
+
 template <WeightType T>
 using Element = typename Stored<T>::Element;
 
@@ -57,6 +64,8 @@ OUZEL_INLINE void with_type(WeightType type, const F& f) {
       return f.template run<WeightType::bf16>();
     case WeightType::f16:
       return f.template run<WeightType::f16>();
+    default:  // packed types have kernels of their own
+      return;
   }
 }
 

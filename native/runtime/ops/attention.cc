@@ -52,6 +52,7 @@ AttentionArgs arguments(const Frame& frame, const AttentionForm& form, const Blo
   args.value_dim = form.value_dim;
   args.k_blocks = blocks.keys.data() + task.first_block;
   args.v_blocks = blocks.values.data() + task.first_block;
+  args.cache = blocks.type;
   args.limit0 = task.limit0 + item.first * task.limit_step;
   args.limit_step = task.limit_step;
   // Blocks that no row of the tile sees are not looked at.

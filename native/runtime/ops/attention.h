@@ -28,7 +28,8 @@ struct AttentionTask {
 
 // Pointers to blocks of keys and values, of all tasks one after another.
 struct BlockLists {
-  std::vector<const float*> keys, values;
+  WeightType type;  // of what the blocks hold
+  std::vector<const void*> keys, values;
 };
 
 // Attends for all tasks, in tiles of rows.

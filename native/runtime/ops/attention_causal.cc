@@ -17,7 +17,7 @@ class CausalAttention : public Operation {
 
   void run(Frame& frame) const override {
     store(frame);
-    BlockLists blocks;
+    BlockLists blocks{frame.cache().type(), {}, {}};
     std::vector<AttentionTask> tasks;
     for (const SequenceRows& sequence : frame.step().sequences) {
       if (sequence.count > 0) add_tasks(frame, sequence, tasks, blocks);
@@ -101,13 +101,15 @@ void CausalAttention::store_part(const Frame& frame, const Part& part, int64_t h
   args.at = part.at;
   args.head_dim = form_.head_dim;
   args.value_dim = form_.value_dim;
-  args.k_block = frame.cache().keys(part.block, layer_, head);
-  args.v_block = frame.cache().values(part.block, layer_, head);
+  float *keys = frame.cache().keys(part.block, layer_, head), *values = frame.cache().values(part.block, layer_, head);
+  args.k_block = keys;
+  args.v_block = values;
+  args.cache = frame.cache().type();
   if (part.at == 0 && part.count < kBlockTokens) {
     // The block may have belonged to another sequence whose numbers were not finite; the kernel multiplies what lies
     // past the last key by 0.
-    std::fill_n(args.k_block, key_block_floats(form_.head_dim), 0.0f);
-    std::fill_n(args.v_block, value_block_floats(form_.value_dim), 0.0f);
+    std::fill_n(keys, key_block_floats(args.cache, form_.head_dim), 0.0f);
+    std::fill_n(values, value_block_floats(args.cache, form_.value_dim), 0.0f);
   }
   frame.kernels().store(args);
 }

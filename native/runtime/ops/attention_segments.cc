@@ -16,8 +16,8 @@ class SegmentAttention : public Operation {
  public:
   explicit SegmentAttention(const NodeReader& node)
       : form_(node),
-        key_floats_(key_block_floats(form_.head_dim)),
-        value_floats_(value_block_floats(form_.value_dim)),
+        key_floats_(key_block_floats(WeightType::f32, form_.head_dim)),
+        value_floats_(value_block_floats(WeightType::f32, form_.value_dim)),
         where_(node.where()) {}
 
   void check(const Frame& frame) const override;
@@ -73,14 +73,15 @@ void SegmentAttention::run(Frame& frame) const {
 void SegmentAttention::run_pass(Frame& frame, const std::vector<AttentionTask>& tasks, size_t block_count) const {
   const int64_t block_floats = key_floats_ + value_floats_;
   float* memory = frame.reserve_pack(static_cast<int64_t>(block_count) * block_floats);
-  BlockLists lists;
+  BlockLists lists{WeightType::f32, {}, {}};
   std::vector<const AttentionTask*> owner;
   for (const AttentionTask& task : tasks) {
     owner.insert(owner.end(), static_cast<size_t>(divide_up(task.keys, kBlockTokens)), &task);
   }
   for (size_t i = 0; i < block_count; ++i) {
-    lists.keys.push_back(memory + static_cast<int64_t>(i) * block_floats);
-    lists.values.push_back(lists.keys.back() + key_floats_);
+    const float* block = memory + static_cast<int64_t>(i) * block_floats;
+    lists.keys.push_back(block);
+    lists.values.push_back(block + key_floats_);
   }
   frame.for_each(static_cast<int64_t>(block_count), [&](int64_t item, int) {
     const AttentionTask& task = *owner[static_cast<size_t>(item)];
@@ -99,11 +100,12 @@ void SegmentAttention::pack_block(const Frame& frame, const AttentionTask& task,
   args.count = std::min(kBlockTokens, task.rows - block * kBlockTokens);
   args.head_dim = form_.head_dim;
   args.value_dim = form_.value_dim;
+  args.cache = WeightType::f32;
   args.k_block = memory;
   args.v_block = memory + key_floats_;
   // Places past the last key, and the padding of values, are zeros.
-  if (args.count < kBlockTokens) std::fill_n(args.k_block, key_floats_, 0.0f);
-  if (args.count < kBlockTokens || form_.value_dim % 16 != 0) std::fill_n(args.v_block, value_floats_, 0.0f);
+  if (args.count < kBlockTokens) std::fill_n(memory, key_floats_, 0.0f);
+  if (args.count < kBlockTokens || form_.value_dim % 16 != 0) std::fill_n(memory + key_floats_, value_floats_, 0.0f);
   frame.kernels().store(args);
 }
 

@@ -49,16 +49,20 @@ class Embed : public Indexed {
   void check(const Frame& frame) const override { check_limit(frame, 1, table_.rows); }
 
   void run(Frame& frame) const override {
-    const auto* bytes = static_cast<const uint8_t*>(table_.data);
     frame.for_rows(frame.rows(y_), width_, [&](int64_t first, int64_t count) {
       for (int64_t row = first; row < first + count; ++row) {
-        const uint8_t* source = bytes + frame.index(index_)[row] * width_ * table_.element_bytes();
-        frame.kernels().decode_row(source, table_.type, width_, frame.out(y_) + row * width_);
+        decode(frame.kernels(), frame.index(index_)[row], frame.out(y_) + row * width_);
       }
     });
   }
 
  private:
+  void decode(const Kernels& kernels, int64_t row, float* to) const {
+    if (is_packed(table_.type)) return kernels.decode_packed(table_.data, table_.type, width_, row, to);
+    const auto* bytes = static_cast<const uint8_t*>(table_.data);
+    kernels.decode_row(bytes + row * width_ * table_.element_bytes(), table_.type, width_, to);
+  }
+
   Weight table_;
 };
 
@@ -67,6 +71,7 @@ class BlendRows : public Indexed {
   explicit BlendRows(const NodeReader& node)
       : Indexed(node, 0), x_(node.like_output(1, node.value(index_).width)), taps_(node.value(index_).width),
         table_(node.matrix(0)) {
+    node.require(!is_packed(table_.type), "a table that is not packed");
     node.require(table_.cols == width_ && node.value(index_).symbol == node.output_value().symbol, "a table of its width");
   }
 

@@ -1,7 +1,7 @@
 // Matrix products, cut into tiles of rows and columns. A tile's result does not depend on the cut.
 #include <algorithm>
 
-#include "runtime/operation.h"
+#include "runtime/ops/linear.h"
 
 namespace ouzel {
 namespace {
@@ -11,10 +11,7 @@ namespace {
 constexpr int64_t kTileBytes = int64_t{4} << 20;
 constexpr int64_t kLeastTileRows = 64;
 
-// Pieces of work for each thread, so that one that is held up does not leave the others waiting.
-constexpr int64_t kPiecesPerThread = 4;
-
-Activation activation(const NodeReader& node) {
+Activation read_activation(const NodeReader& node) {
   const std::string& name = node.text("activation");
   if (name == "none") return Activation::none;
   if (name == "gelu_tanh") return Activation::gelu_tanh;
@@ -28,17 +25,10 @@ constexpr int64_t kWidePiece = 512;
 
 class Linear : public Operation {
  public:
-  explicit Linear(const NodeReader& node) : weight_(node.matrix(0)), x_(node.input(0)), y_(node.output()) {
-    node.require(node.output_value().width == weight_.rows, "a result as wide as the weight has rows");
-    node.like_output(0, weight_.cols);
-    if (node.has_weight(1)) bias_ = node.vector(1, weight_.rows);
-    has_residual_ = node.has_input(1);
-    residual_ = has_residual_ ? node.like_output(1) : 0;
-    activation_ = activation(node);
-  }
+  explicit Linear(const LinearForm& form) : form_(form) {}
 
   void run(Frame& frame) const override {
-    const int64_t rows = frame.rows(y_), n = weight_.rows, k = weight_.cols;
+    const int64_t rows = frame.rows(form_.y), n = form_.weight.rows, k = form_.weight.cols;
     int64_t columns = frame.kernels().linear_columns(k);
     if (rows == 1) columns = std::max(columns, std::min(kWidePiece, divide_up(n, 2 * int64_t{frame.threads()})));
     const int64_t column_tiles = divide_up(n, columns);
@@ -57,7 +47,7 @@ class Linear : public Operation {
 
  private:
   int64_t rows_of_tile(int64_t rows, int64_t column_tiles, int threads) const {
-    const int64_t fitting = kTileBytes / (weight_.cols * static_cast<int64_t>(sizeof(float)));
+    const int64_t fitting = kTileBytes / (form_.weight.cols * static_cast<int64_t>(sizeof(float)));
     int64_t blocks = divide_up(rows, std::max(kLeastTileRows, fitting));
     const int64_t wanted = divide_up(kPiecesPerThread * threads, column_tiles);
     blocks = std::max(blocks, std::min(wanted, rows / kLeastTileRows));
@@ -66,30 +56,42 @@ class Linear : public Operation {
 
   LinearArgs operands(const Frame& frame, int64_t first, int64_t count) const {
     LinearArgs args{};
-    args.x_stride = weight_.cols;
-    args.x = frame.in(x_) + first * args.x_stride;
+    args.x_stride = form_.weight.cols;
+    args.x = frame.in(form_.x) + first * args.x_stride;
     args.rows = count;
-    args.w = weight_.data;
-    args.type = weight_.type;
-    args.k = weight_.cols;
-    args.bias = bias_;
-    args.y_stride = weight_.rows;
-    args.y = frame.out(y_) + first * args.y_stride;
-    args.residual_stride = weight_.rows;
-    args.residual = has_residual_ ? frame.in(residual_) + first * args.residual_stride : nullptr;
-    args.act = activation_;
+    args.w = form_.weight.data;
+    args.type = form_.weight.type;
+    args.k = form_.weight.cols;
+    args.bias = form_.bias;
+    args.y_stride = form_.weight.rows;
+    args.y = frame.out(form_.y) + first * args.y_stride;
+    args.residual_stride = form_.weight.rows;
+    args.residual = form_.has_residual ? frame.in(form_.residual) + first * args.residual_stride : nullptr;
+    args.act = form_.activation;
     return args;
   }
 
-  Weight weight_;
-  int x_, y_, residual_ = 0;
-  bool has_residual_ = false;
-  const float* bias_ = nullptr;
-  Activation activation_ = Activation::none;
+  LinearForm form_;
 };
 
 }  // namespace
 
-std::unique_ptr<Operation> make_linear(const NodeReader& node) { return std::make_unique<Linear>(node); }
+LinearForm::LinearForm(const NodeReader& node)
+    : weight(node.matrix(0)),
+      x(node.input(0)),
+      y(node.output()),
+      has_residual(node.has_input(1)),
+      activation(read_activation(node)) {
+  node.require(node.output_value().width == weight.rows, "a result as wide as the weight has rows");
+  node.like_output(0, weight.cols);
+  if (node.has_weight(1)) bias = node.vector(1, weight.rows);
+  if (has_residual) residual = node.like_output(1);
+}
+
+std::unique_ptr<Operation> make_linear(const NodeReader& node) {
+  const LinearForm form(node);
+  if (is_packed(form.weight.type)) return make_packed_linear(form);
+  return std::make_unique<Linear>(form);
+}
 
 }  // namespace ouzel

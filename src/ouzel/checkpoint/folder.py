@@ -12,6 +12,7 @@ from ouzel.checkpoint import hub
 from ouzel.checkpoint.config import ConfigReader, refuse_quantized
 from ouzel.checkpoint.generation_config import GenerationDefaults, eos_token_ids
 from ouzel.checkpoint.json_file import os_error, read_bytes, read_json
+from ouzel.checkpoint.packed import HEADER, PackedHeader, is_packed, open_packed_tensors, read_header
 from ouzel.checkpoint.tensor_index import TensorIndex, open_tensors
 from ouzel.checkpoint.text import shown_name
 from ouzel.errors import CheckpointError, RequestError, UnsupportedError
@@ -22,25 +23,41 @@ CONFIG = "config.json"
 class Checkpoint:
     """An opened folder: its configuration at once, its tensors when asked for.
 
-    `path` is the folder, `config` the object in config.json, `name` what the user gave (a path or a hub id).
+    `path` is the folder, `config` the object in config.json, `name` what the user gave (a path or a hub id), `packed`
+    the header of a packed folder, whose configuration stands there; None for a model folder.
     """
 
-    def __init__(self, path: Path, config: dict[str, Any], name: str) -> None:
+    def __init__(self, path: Path, config: dict[str, Any], name: str, packed: PackedHeader | None = None) -> None:
         self.path = path
         self.config = config
         self.name = name
+        self.packed = packed
 
     @staticmethod
     def open(
-        path_or_hub_id: str | os.PathLike[str], *, revision: str | None = None, offline: bool | None = None
+        path_or_hub_id: str | os.PathLike[str],
+        *,
+        revision: str | None = None,
+        offline: bool | None = None,
+        mmproj: str | os.PathLike[str] | None = None,
     ) -> Checkpoint:
-        """The checkpoint in a folder, or of a hub id ("organisation/name") that is no existing path.
+        """The checkpoint in a folder, in a GGUF file, or of a hub id ("organisation/name") that is no existing path.
 
-        `revision` and `offline` are for hub ids (see `hub.fetch`). Raises `CheckpointError` when the folder or its
-        config.json is not there or cannot be used, `UnsupportedError` for GGUF files and quantised checkpoints.
+        `revision` and `offline` are for hub ids (see `hub.fetch`), `mmproj` is the picture file of a GGUF model. Raises
+        `CheckpointError` when the folder or its config.json is not there or cannot be used, `UnsupportedError` for
+        quantised checkpoints.
         """
         name = os.fsdecode(path_or_hub_id)
+        if name.lower().endswith(".gguf") and not os.path.isdir(name):
+            from ouzel.checkpoint.gguf import open_gguf  # it builds on this module
+
+            return open_gguf(name, mmproj)
+        if mmproj is not None:
+            raise RequestError("mmproj", expected="a picture file with a GGUF model only", got=f"the model {shown_name(name)}")
         folder = _find(name, revision, offline)
+        if is_packed(folder):
+            header = read_header(folder)
+            return Checkpoint(folder, header.config, name, header)
         config = read_json(_config_file(folder))
         checkpoint = Checkpoint(folder, config, name)
         refuse_quantized(checkpoint.reader())
@@ -53,7 +70,7 @@ class Checkpoint:
 
     def reader(self) -> ConfigReader:
         """A typed reader of config.json."""
-        return ConfigReader(self.config, str(self.path / CONFIG))
+        return ConfigReader(self.config, str(self.path / (CONFIG if self.packed is None else HEADER)))
 
     def file(self, name: str) -> Path | None:
         """The path of the file `name` in the folder, None when there is none."""
@@ -89,7 +106,7 @@ class Checkpoint:
     def tensors(self) -> TensorIndex:
         """All tensors by name, mapped, with every header checked on first use."""
         try:
-            return open_tensors(self.path)
+            return open_tensors(self.path) if self.packed is None else open_packed_tensors(self.path)
         except OSError as error:
             raise os_error("reading the weights", self.path, error) from None
 
@@ -137,13 +154,6 @@ def _find(name: str, revision: str | None, offline: bool | None) -> Path:
 
 
 def _not_a_folder(operation: str, path: Path) -> Exception:
-    if path.suffix.lower() == ".gguf":
-        return UnsupportedError(
-            operation,
-            expected="a checkpoint folder",
-            got="a GGUF file, which comes in a later version",
-            fix="use the Hugging Face folder of the model",
-        )
     return CheckpointError(
         operation,
         expected="a checkpoint folder",
@@ -163,8 +173,8 @@ def _config_file(folder: Path) -> Path:
     operation = f"reading the checkpoint folder {folder}"
     gguf = [name for name in names if name.lower().endswith(".gguf")]
     if gguf:
-        raise UnsupportedError(
-            operation, expected=CONFIG, got=f"GGUF ({gguf[0]}), which comes in a later version"
+        raise CheckpointError(
+            operation, expected=CONFIG, got=f"GGUF ({gguf[0]})", fix=f"give the file: {folder / gguf[0]}"
         )
     if "adapter_config.json" in names:
         raise UnsupportedError(

@@ -76,6 +76,16 @@ class TensorView:
         return self.data.nbytes
 
     @property
+    def stored(self) -> str:
+        """What the file stores: `dtype`, or the packed format ("q8") that holds its blocks exactly."""
+        return self.dtype
+
+    @property
+    def mapped(self) -> bool:
+        """Whether `data` is the mapped file and not made when it is looked at."""
+        return True
+
+    @property
     def alignment(self) -> int:
         """The largest power of two (at most 4096) that divides the data's address."""
         return alignment(self.data)

@@ -177,11 +177,11 @@ def _no_tensors(folder: Path) -> Exception:
         )
     gguf = [name for name in files if name.lower().endswith(".gguf")]
     if gguf:
-        return UnsupportedError(
+        return CheckpointError(
             f"reading {folder}",
             expected="weights in *.safetensors files",
-            got=f"GGUF ({gguf[0]}), which comes in a later version",
-            fix="use the Hugging Face folder of the model",
+            got=f"GGUF ({gguf[0]})",
+            fix=f"give the file: {folder / gguf[0]}",
         )
     return CheckpointError(
         f"reading {folder}",

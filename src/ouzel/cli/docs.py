@@ -30,7 +30,10 @@ def markdown() -> str:
     group: Any = typer.main.get_command(app)
     lines = [_HEAD, f"{group.help}\n", *_options(group), *_examples(group.epilog)]
     for name, command in group.commands.items():
-        lines += _command(name, command)
+        # A group of commands ("golden") stands for its commands ("golden capture").
+        below = getattr(command, "commands", {"": command})
+        for more, one in below.items():
+            lines += _command(f"{name} {more}".strip(), one)
     lines += _chat_commands()
     return "\n".join(lines).rstrip() + "\n"
 

@@ -10,7 +10,18 @@ import typer
 from ouzel.cli import console
 from ouzel.cli.failure import guard
 from ouzel.cli.loading import hide_download_bars, may_download
-from ouzel.cli.options import Offline, Revision, WeightFormat
+from ouzel.cli.options import (
+    FORMAT_NAMES,
+    PARTS,
+    EmbeddingFormat,
+    HeadFormat,
+    Offline,
+    ProjectorFormat,
+    Revision,
+    TextFormat,
+    VisionFormat,
+    WeightFormat,
+)
 from ouzel.cli.options import Json as JsonOption
 
 EPILOG = """Examples:
@@ -49,17 +60,27 @@ def inspect(
     weights: Annotated[
         WeightFormat,
         _option(
-            "--weights", panel="Model", metavar="auto|f32|bf16|f16",
+            "--weights", "-w", panel="Model", metavar=FORMAT_NAMES,
             help="Formats and memory as they would be with this format. Default: auto, as stored.",
         ),
     ] = WeightFormat.auto,  # fmt: skip
+    vision_weights: VisionFormat = None,
+    projector_weights: ProjectorFormat = None,
+    text_weights: TextFormat = None,
+    head_weights: HeadFormat = None,
+    embedding_weights: EmbeddingFormat = None,
+    check: Annotated[
+        bool, _option("--check", panel="Model", help="Compare a packed folder with its checksums.")
+    ] = False,
     revision: Revision = None,
     offline: Offline = False,
     json: JsonOption = False,
 ) -> None:
     """Shows what is in a checkpoint, without reading its weights."""
     with guard(json):
-        found = _summary(model, revision, offline or None, weights.value)
+        parts = [vision_weights, projector_weights, text_weights, head_weights, embedding_weights]
+        chosen = {part: None if form is None else form.value for part, form in zip(PARTS, parts)}
+        found = _summary(model, revision, offline or None, weights.value, chosen, check)
         if not tensors:
             del found["tensors"]
         if json:
@@ -70,18 +91,20 @@ def inspect(
             _show(found, every)
 
 
-def _summary(model: str | None, revision: str | None, offline: bool | None, weights: str) -> dict[str, Any]:
+def _summary(model: str | None, revision: str | None, offline: bool | None, weights: str, parts: dict[str, str | None], check: bool) -> dict[str, Any]:
     hide_download_bars(quiet=False)
     with console.busy(f"reading {model or 'the embedded model'}", quiet=may_download(model)):
         from ouzel.cli.summary import summarise
         from ouzel.model import EMBEDDED, embedded_path
 
         name = str(embedded_path()) if model is None or model == EMBEDDED else model
-        return summarise(name, revision, offline, weights)
+        return summarise(name, revision, offline, weights, parts, check)
 
 
 def _show(found: dict[str, Any], every: bool) -> None:
     console.write(f"{found['model']}\nfolder: {found['folder']}\nfamily: {found['family']}\n")
+    if found["packed"]:
+        _show_packed(found["packed"])
     _section("config.json", [[key, _word(value)] for key, value in found["config"].items()])
     if "tensors" in found:
         _show_tensors(found["tensors"], every)
@@ -90,6 +113,15 @@ def _show(found: dict[str, Any], every: bool) -> None:
     _show_tokens(found, every)
     for name, settings in found["pictures"].items():
         _section(name, [[key, _word(value)] for key, value in settings.items()])
+
+
+def _show_packed(packed: dict[str, Any]) -> None:
+    source = packed["source"]
+    rows = [["formats", ", ".join(f"{part} {form}" for part, form in packed["formats"].items())]]
+    rows += [["made from", _word(source["name"])]] if "name" in source else []
+    if packed["checked_files"] is not None:
+        rows.append(["checksums", f"{packed['checked_files']} files are as they were written"])
+    _section("packed folder", rows)
 
 
 def _section(title: str, rows: list[list[str]]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ouzel import env
 from ouzel.cli import console
-from ouzel.cli.options import ModelOptions
+from ouzel.cli.options import ModelOptions, part_formats
 
 if TYPE_CHECKING:
     from ouzel.model import Model
@@ -29,9 +29,14 @@ def load_model(options: ModelOptions, quiet: bool = False) -> Model:
             engine=options.engine.value,
             threads=options.threads,
             weights=options.weights.value,
+            **part_formats(options),
+            check=options.check,
+            cache_packed=options.cache_packed,
+            cache=options.cache.value,
             chunk=options.chunk,
             revision=options.revision,
             offline=options.offline or None,
+            mmproj=options.mmproj,
         )
     if not quiet:
         console.say(f"model: {model.describe()}; loaded in {time.perf_counter() - start:.2f} s")

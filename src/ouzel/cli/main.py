@@ -11,12 +11,19 @@ from ouzel.cli import console, failure
 from ouzel.cli.chat import EPILOG as CHAT_EPILOG
 from ouzel.cli.chat import chat
 from ouzel.cli.content import OrderedCommand
+from ouzel.cli.convert import EPILOG as CONVERT_EPILOG
+from ouzel.cli.convert import convert
 from ouzel.cli.environment import environment
 from ouzel.cli.families import families
+from ouzel.cli.golden import golden
 from ouzel.cli.inspect import EPILOG as INSPECT_EPILOG
 from ouzel.cli.inspect import inspect
+from ouzel.cli.manifest import EPILOG as MANIFEST_EPILOG
+from ouzel.cli.manifest import manifest
 from ouzel.cli.run import EPILOG as RUN_EPILOG
 from ouzel.cli.run import run
+from ouzel.cli.verify import EPILOG as VERIFY_EPILOG
+from ouzel.cli.verify import verify
 
 EPILOG = """Examples:
 
@@ -60,7 +67,11 @@ def common(
 
 app.command("run", cls=OrderedCommand, epilog=RUN_EPILOG)(run)
 app.command("chat", cls=OrderedCommand, epilog=CHAT_EPILOG)(chat)
+app.command("convert", epilog=CONVERT_EPILOG)(convert)
 app.command("inspect", epilog=INSPECT_EPILOG)(inspect)
+app.command("verify", epilog=VERIFY_EPILOG)(verify)
+app.add_typer(golden)
+app.command("manifest", epilog=MANIFEST_EPILOG)(manifest)
 app.command("families")(families)
 app.command("env")(environment)
 

@@ -28,6 +28,20 @@ class WeightFormat(str, Enum):
     f32 = "f32"
     bf16 = "bf16"
     f16 = "f16"
+    q8 = "q8"
+    q4 = "q4"
+    q4m = "q4m"
+
+
+class CacheFormat(str, Enum):
+    """Formats of cached keys and values."""
+
+    f32 = "f32"
+    f16 = "f16"
+    q8 = "q8"
+
+
+FORMAT_NAMES = "|".join(form.value for form in WeightFormat)
 
 
 class Alpha(str, Enum):
@@ -35,6 +49,13 @@ class Alpha(str, Enum):
 
     white = "white"
     drop = "drop"
+
+
+class Speculation(str, Enum):
+    """How tokens are guessed ahead."""
+
+    off = "off"
+    ngram = "ngram"
 
 
 class ControlText(str, Enum):
@@ -54,8 +75,8 @@ _MODEL, _PICTURES, _PROMPT, _SAMPLING, _OUTPUT = "Model", "Pictures", "Prompt", 
 ModelName = Annotated[
     Optional[str],
     _option(
-        "--model", "-m", panel=_MODEL, metavar="FOLDER|HUB_ID",
-        help="A checkpoint folder, or a hub id such as Qwen/Qwen3-VL-2B-Instruct. Default: the embedded model.",
+        "--model", "-m", panel=_MODEL, metavar="FOLDER|FILE|HUB_ID",
+        help="A checkpoint folder, a GGUF file, or a hub id such as Qwen/Qwen3-VL-2B-Instruct. Default: the embedded model.",
     ),
 ]  # fmt: skip
 Revision = Annotated[
@@ -67,11 +88,36 @@ Offline = Annotated[
 ]
 
 
+PARTS = ("vision", "projector", "text", "head", "embedding")
+
+
+def _part_option(part: str, what: str) -> Any:
+    help = f"Another format for {what}. Default: what --weights says."
+    return _option(f"--{part}", panel=_MODEL, metavar="FORMAT", help=help)
+
+
+VisionFormat = Annotated[Optional[WeightFormat], _part_option("vision", "the vision tower")]
+ProjectorFormat = Annotated[Optional[WeightFormat], _part_option("projector", "the projector behind it")]
+TextFormat = Annotated[Optional[WeightFormat], _part_option("text", "the decoder")]
+HeadFormat = Annotated[Optional[WeightFormat], _part_option("head", "the vocabulary head")]
+EmbeddingFormat = Annotated[Optional[WeightFormat], _part_option("embedding", "the token embedding")]
+
+
+def part_formats(options: Any) -> dict[str, str | None]:
+    """The formats by part out of options named `vision_weights` and so on."""
+    chosen = {part: getattr(options, f"{part}_weights") for part in PARTS}
+    return {part: None if form is None else form.value for part, form in chosen.items()}
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """Which model, and how it runs."""
 
     model: ModelName = None
+    mmproj: Annotated[
+        Optional[str],
+        _option("--mmproj", panel=_MODEL, metavar="FILE", help="The picture file (mmproj) of a Qwen3-VL GGUF model. Without it the model reads text."),
+    ] = None
     revision: Revision = None
     offline: Offline = False
     engine: Annotated[
@@ -84,10 +130,25 @@ class ModelOptions:
     weights: Annotated[
         WeightFormat,
         _option(
-            "--weights", panel=_MODEL, metavar="auto|f32|bf16|f16",
-            help="Number format of the weights in memory. Default: auto, as the checkpoint stores them.",
+            "--weights", "-w", panel=_MODEL, metavar=FORMAT_NAMES,
+            help="Number format of the weights. q4 and q4m keep vision, projector, head and embedding at q8. Default: auto, as stored.",
         ),
     ] = WeightFormat.auto  # fmt: skip
+    vision_weights: VisionFormat = None
+    projector_weights: ProjectorFormat = None
+    text_weights: TextFormat = None
+    head_weights: HeadFormat = None
+    embedding_weights: EmbeddingFormat = None
+    cache_packed: Annotated[
+        bool,
+        _option(
+            "--cache-packed", panel=_MODEL,
+            help="Keep the quantised weights in the cache folder (OUZEL_CACHE) and map them the next time.",
+        ),
+    ] = False  # fmt: skip
+    check: Annotated[
+        bool, _option("--check", panel=_MODEL, help="Compare a packed folder with its checksums before it is used.")
+    ] = False
     threads: Annotated[
         Optional[int],
         _option(
@@ -95,6 +156,13 @@ class ModelOptions:
             help="Threads of the native engine. Results do not depend on it. Default: the fast physical cores.",
         ),
     ] = None  # fmt: skip
+    cache: Annotated[
+        CacheFormat,
+        _option(
+            "--cache", panel=_MODEL, metavar="f32|f16|q8",
+            help="What the native engine keeps keys and values in: f16 takes half of the memory, q8 a quarter. Default: f32.",
+        ),
+    ] = CacheFormat.f32  # fmt: skip
     chunk: Annotated[
         int,
         _option(
@@ -227,6 +295,13 @@ class SamplingOptions:
         Optional[list[str]],
         _option("--stop", panel=_SAMPLING, metavar="TEXT", help="End before this text. May be given several times."),
     ] = None
+    speculate: Annotated[
+        Speculation,
+        _option(
+            "--speculate", panel=_SAMPLING, metavar="off|ngram",
+            help="Guess tokens that repeat earlier text, and check several in one pass. The text is the same. Default: off.",
+        ),
+    ] = Speculation.off  # fmt: skip
     ignore_eos: Annotated[
         bool, _option("--ignore-eos", panel=_SAMPLING, help="Go on past end tokens, up to --max-tokens.")
     ] = False
@@ -275,5 +350,6 @@ def settings_of(pictures: PictureOptions, prompt: PromptOptions, sampling: Sampl
     # Matched against the answer's characters, so it must be the characters that the user typed, whatever the locale.
     chosen["stop"] = None if sampling.stop is None else [console.given_text(text) for text in sampling.stop]
     chosen |= {"min_pixels": pictures.min_pixels, "max_pixels": pictures.max_pixels, "alpha": pictures.alpha.value}
+    chosen["speculate"] = sampling.speculate.value
     chosen |= {"think": prompt.think, "control_text": prompt.control_text.value}
     return chosen

@@ -20,22 +20,23 @@ PREPROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_pre
 Summary = dict[str, Any]
 
 
-def summarise(name: str, revision: str | None, offline: bool | None, weights: str) -> Summary:
+def summarise(name: str, revision: str | None, offline: bool | None, weights: str, parts: Mapping[str, str | None], check: bool) -> Summary:
     """All of it. Raises what loading the model would raise, except for values that are not finite."""
     from ouzel.checkpoint.folder import Checkpoint
+    from ouzel.checkpoint.packed import check_sums
     from ouzel.models.registry import make_family
     from ouzel.weights.formats import FormatPlan
-    from ouzel.weights.load import load_weights
+    from ouzel.weights.open import planned_weights
 
     checkpoint = Checkpoint.open(name, revision=revision, offline=offline)
     family = make_family(checkpoint)
-    loaded = load_weights(
-        checkpoint.tensors, family.tensor_table(), FormatPlan.uniform(weights), tied=family.tied, check_finite=False
-    )
+    checked = check_sums(checkpoint.path) if check and checkpoint.packed is not None else None
+    loaded = planned_weights(checkpoint, family.tensor_table(), FormatPlan.preset(weights, **parts), tied=family.tied)
     return {
         "model": name,
         "folder": str(checkpoint.path),
         "family": family.name,
+        "packed": packed_summary(checkpoint, checked),
         "config": config_rows(checkpoint.config),
         "weights": weight_summary(checkpoint, loaded),
         "memory": memory(family, loaded),
@@ -45,6 +46,14 @@ def summarise(name: str, revision: str | None, offline: bool | None, weights: st
         "tensors": tensor_rows(loaded),
         "stages": stage_names(family),
     }
+
+
+def packed_summary(checkpoint: Checkpoint, checked: int | None) -> Summary | None:
+    """The header of a packed folder and how many files were compared with their checksums; None for a model folder."""
+    if checkpoint.packed is None:
+        return None
+    header = checkpoint.packed
+    return {"formats": dict(header.formats), "source": dict(header.source), "checked_files": checked}
 
 
 def config_rows(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ouzel.generation.request import Chunk, GenerationParams, Prompt
 from ouzel.generation.runner import Features, TextRunner, VisionRunner, join_features
 from ouzel.generation.scheduler import Scheduled, Scheduler
 from ouzel.generation.sequence import Sequence
+from ouzel.generation.speculate import make_speculator
 
 
 class Generator:
@@ -46,7 +47,8 @@ class Generator:
         """Queues a request. Raises ContextError before anything runs when it cannot fit."""
         params.validate(self._family.sizes.vocab)
         self._check_context(prompt)
-        sequence = Sequence(prompt, params, self._eos, self._tokenizer, _hashes(prompt))
+        speculator = make_speculator(params.speculate, self._family.sizes.max_context)
+        sequence = Sequence(prompt, params, self._eos, self._tokenizer, _hashes(prompt), speculator)
         with self._lock:
             self.scheduler.add(sequence)
         return sequence
@@ -130,11 +132,9 @@ class Generator:
         if logits is None:
             return
         try:
-            sequence.take(logits, now)
+            sequence.take_all(logits, item.draft, now, self._family.sizes.max_context)
         except Exception as error:  # noqa: BLE001 - handed to the reader of this request, who may not drive this step
             sequence.fail(error)
-        if not sequence.finished and len(sequence.ids) >= self._family.sizes.max_context:
-            sequence.end("length")
         if sequence.finished:
             self.scheduler.finish(sequence)
 

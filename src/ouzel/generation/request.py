@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ouzel.errors import RequestError
 from ouzel.models.family import Picture, Positions
 from ouzel.generation.sampler import SamplingParams
+from ouzel.generation.speculate import SPECULATION
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class GenerationParams:
     """How to continue a prompt.
 
     max_tokens: most tokens to generate. stop: strings that end the text (cut before them). ignore_eos: go on past end tokens.
-    skip_special_tokens: leave special tokens out of the text.
+    skip_special_tokens: leave special tokens out of the text. speculate: "off", or "ngram": guess what repeats ahead; the
+    tokens are the same.
     """
 
     sampling: SamplingParams = field(default_factory=SamplingParams)
@@ -49,6 +51,7 @@ class GenerationParams:
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     skip_special_tokens: bool = True
+    speculate: str = "off"
 
     def validate(self, vocab: int | None = None) -> None:
         """Raises RequestError naming the setting that is out of range; `vocab` bounds the ids of `logit_bias`."""
@@ -56,6 +59,8 @@ class GenerationParams:
             raise RequestError("max_tokens", expected="a whole number from 1", got=repr(self.max_tokens))
         if any(not isinstance(text, str) or not text for text in self.stop):
             raise RequestError("stop", expected="strings that are not empty", got=repr(self.stop))
+        if self.speculate not in SPECULATION:
+            raise RequestError("speculate", expected=f"one of {', '.join(SPECULATION)}", got=repr(self.speculate)[:40])
         self.sampling.validate(vocab)
 
 

@@ -25,17 +25,18 @@ class TextRunner:
         self._executable = executable
 
     def run(self, work: List[Scheduled], blocks: int, cancel: CancelToken | None = None) -> list[F32 | None]:
-        """One pass; for each item its logits [vocab] when it ends with the newest token, else None.
+        """One pass; for each item its logits [1 + draft, vocab] when it reaches the newest token, else None.
 
         blocks: how many cache blocks must exist.
         """
         self._executable.ensure_blocks(blocks)
-        wanted = [item.last for item in work]
-        rows = np.cumsum([item.count for item in work], dtype=np.int32) - 1
-        inputs = self.inputs(work, rows[np.array(wanted, bool)])
-        step = Step(inputs, ("logits",), sequences=_sequences(work), cancel=cancel)
-        logits = iter(self._executable.run(step)["logits"])
-        return [next(logits) if last else None for last in wanted]
+        wanted = [1 + len(item.draft) if item.last else 0 for item in work]
+        ends = np.cumsum([item.count for item in work], dtype=np.int32)
+        rows = [np.arange(end - count, end, dtype=np.int32) for end, count in zip(ends, wanted)]
+        step = Step(self.inputs(work, np.concatenate(rows)), ("logits",), sequences=_sequences(work), cancel=cancel)
+        logits = self._executable.run(step)["logits"]
+        stops = np.cumsum(wanted)
+        return [logits[stop - count : stop] if count else None for stop, count in zip(stops, wanted)]
 
     def inputs(self, work: List[Scheduled], logit_rows: NDArray[np.int32]) -> dict[str, NDArray]:
         """Every input of the text graph for these tokens."""
@@ -43,7 +44,8 @@ class TextRunner:
         start = 0
         for item in work:
             s, first = item.sequence, item.sequence.computed
-            ids.append(np.array(s.ids[first : first + item.count], np.int32))
+            known = s.ids[first : first + item.count - len(item.draft)]
+            ids.append(np.array([*known, *item.draft], np.int32))
             positions.append(_positions(item))
             visual = s.prompt.visual[first : first + item.count]
             at = np.flatnonzero(visual >= 0)

@@ -11,15 +11,16 @@ from ouzel.generation.sequence import Sequence
 
 @dataclass(frozen=True)
 class Scheduled:
-    """`count` tokens of a sequence, from its first uncomputed one on."""
+    """`count` tokens of a sequence, from its first uncomputed one on; the last ones are `draft`, guessed and not yet its own."""
 
     sequence: Sequence
     count: int
+    draft: tuple[int, ...] = ()
 
     @property
     def last(self) -> bool:
-        """Whether the step ends with the sequence's newest token, so that its logits are wanted."""
-        return self.count == self.sequence.waiting_tokens
+        """Whether the step reaches the sequence's newest token, so that its logits, and those of the draft, are wanted."""
+        return self.count - len(self.draft) == self.sequence.waiting_tokens
 
 
 class Scheduler:
@@ -43,7 +44,8 @@ class Scheduler:
         """The work of the next step, blocks allocated; empty when there is nothing to do."""
         self._admit()
         decoding = [s for s in self.running if s.waiting_tokens == 1]
-        work = [Scheduled(s, 1) for s in decoding]
+        drafts = [s.draft() for s in decoding]
+        work = [Scheduled(s, 1 + len(draft), draft) for s, draft in zip(decoding, drafts)]
         room = self.chunk
         for sequence in self.running:
             if sequence.waiting_tokens > 1 and room > 0:
@@ -56,9 +58,12 @@ class Scheduler:
         return work
 
     def computed(self, item: Scheduled) -> None:
-        """A step has run: its tokens are in the cache, and full blocks of the prompt may serve others."""
+        """A step has run: its tokens are in the cache, and full blocks of the prompt may serve others.
+
+        The draft does not count: `Sequence.take_all` counts what held of it, and later tokens take the places of the rest.
+        """
         sequence = item.sequence
-        sequence.computed += item.count
+        sequence.computed += item.count - len(item.draft)
         self._publish(sequence)
 
     def finish(self, sequence: Sequence) -> None:

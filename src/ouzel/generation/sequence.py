@@ -12,6 +12,7 @@ from ouzel.text.stream import StopStrings, StreamDecoder
 from ouzel.text.tokenizer import Tokenizer
 from ouzel.generation.request import Chunk, GenerationParams, Prompt, Timings, TokenLogprob, Usage
 from ouzel.generation.sampler import Sampler
+from ouzel.generation.speculate import Speculator
 
 
 class Sequence:
@@ -24,6 +25,7 @@ class Sequence:
         eos: frozenset[int],
         tokenizer: Tokenizer | None,
         hashes: list[bytes],
+        speculator: Speculator | None = None,
     ) -> None:
         self.prompt = prompt
         self.params = params
@@ -39,6 +41,7 @@ class Sequence:
         self.finish_reason: str | None = None
         self.seconds = {"encode": 0.0, "prefill": 0.0}
         self.first_at = self.last_at = 0.0
+        self.speculator = speculator
         self._eos = frozenset() if params.ignore_eos else eos
         self._sampler = Sampler(params.sampling, prompt.ids)
         self._decoder = None if tokenizer is None else StreamDecoder(tokenizer, params.skip_special_tokens)
@@ -67,6 +70,29 @@ class Sequence:
     def blocks_needed(self, tokens: int) -> int:
         """Further blocks for `tokens` more tokens after the computed ones."""
         return -(-(self.computed + tokens) // BLOCK_TOKENS) - len(self.blocks)
+
+    def draft(self) -> tuple[int, ...]:
+        """Tokens that may come after the known ones, to be run with the newest; none without speculation."""
+        if self.speculator is None or not self.generated:
+            return ()
+        return self.speculator.guess(self.ids, self.params.max_tokens - len(self.generated) - 1)
+
+    def take_all(self, logits: NDArray[np.float32], draft: tuple[int, ...], now: float, limit: int) -> None:
+        """Takes from logits [1 + draft, vocab] one token after another as long as the draft's were right.
+
+        limit: tokens of the context, at which the request ends.
+        """
+        held = 0
+        for row, guessed in zip(logits, (*draft, None)):
+            self.take(row, now)
+            if not self.finished and len(self.ids) >= limit:
+                self.end("length")
+            if self.finished or self.ids[-1] != guessed:
+                break
+            held += 1
+        self.computed += held
+        if self.speculator is not None:
+            self.speculator.learn(len(draft), held)
 
     def take(self, logits: NDArray[np.float32], now: float) -> None:
         """Samples the next token from logits [vocab] and puts what it means for the reader into `pending`."""

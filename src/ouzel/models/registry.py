@@ -10,6 +10,7 @@ from ouzel.errors import UnsupportedError
 from ouzel.models.family import Family
 
 _FAMILIES = {
+    "llama": ("llama.family", "Llama"),
     "qwen3": ("qwen3.family", "Qwen3"),
     "qwen3_vl": ("qwen3_vl.family", "Qwen3VL"),
 }

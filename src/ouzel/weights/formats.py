@@ -1,7 +1,7 @@
 """Number formats of weights: how values are stored, encoded and decoded.
 
-A format is a row of `FORMATS`. The full-precision ones keep one stored element per value; quantised ones (blocks of
-values with a scale) will be further rows with codecs of their own.
+A format is a row of `FORMATS`. The full-precision ones keep one stored element per value; the packed ones (q8, q4, q4m)
+keep matrices in blocks of codes with a scale for every 32 columns of a row (see `packing.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ouzel.errors import RequestError
+from ouzel.weights.packing import Q4, Q4M, Q8, Packing
+from ouzel.weights.quantise import quantise_rows
 
 Stored = NDArray[Any]
 F32 = NDArray[np.float32]
@@ -59,6 +61,9 @@ class Format:
     `name` is what users write, `dtype` the word in safetensors files (empty when they have none), `itemsize` bytes
     per value, `storage` the NumPy type of the stored array. `encode` takes float32 of any shape and rounds to the
     nearest storable value, ties to even; `decode` gives float32 of the same shape, exactly.
+
+    A packed format has a `packing`: `encode` takes a matrix and gives packed bytes, `decode` gives the matrix with its
+    padding, rows up to a multiple of 16 and columns up to a multiple of 32.
     """
 
     name: str
@@ -67,6 +72,17 @@ class Format:
     storage: np.dtype[Any]
     encode: Callable[[F32], Stored]
     decode: Callable[[Stored], F32]
+    packing: Packing | None = None
+
+
+def _packed(name: str, packing: Packing) -> Format:
+    def encode(values: F32) -> Stored:
+        matrix = np.ascontiguousarray(values, np.float32)
+        out = np.empty(packing.shape(*matrix.shape), np.uint8)
+        quantise_rows(matrix, "F32", packing, out)
+        return out
+
+    return Format(name, "", packing.bits_per_weight / 8, np.dtype("u1"), encode, packing.decode, packing)
 
 
 FORMATS: dict[str, Format] = {
@@ -75,6 +91,9 @@ FORMATS: dict[str, Format] = {
         Format("f32", "F32", 4, np.dtype("<f4"), _same, _same),
         Format("bf16", "BF16", 2, np.dtype("<u2"), f32_to_bf16, bf16_to_f32),
         Format("f16", "F16", 2, np.dtype("<f2"), _f32_to_f16, _f16_to_f32),
+        _packed("q8", Q8),
+        _packed("q4", Q4),
+        _packed("q4m", Q4M),
     )
 }
 
@@ -95,6 +114,12 @@ def format_of_dtype(dtype: str) -> Format | None:
     """The format whose safetensors word is `dtype` ("BF16"), None when there is none."""
     return _BY_DTYPE.get(dtype)
 
+
+FLOATS = tuple(name for name, row in FORMATS.items() if row.packing is None)
+"""Names of the formats with one element for every value."""
+
+PACKED = tuple(name for name, row in FORMATS.items() if row.packing is not None)
+"""Names of the packed formats."""
 
 PARTS = ("vision", "projector", "text", "head", "embedding")
 
@@ -123,6 +148,22 @@ class FormatPlan:
     def uniform(name: str) -> FormatPlan:
         """The same format for every part."""
         return FormatPlan(**dict.fromkeys(PARTS, name))
+
+    @staticmethod
+    def preset(name: str, **parts: str | None) -> FormatPlan:
+        """What `--weights name` means, with other formats for the `parts` that are not None.
+
+        Four bits are for the decoder's matrices: head, embedding, vision and projector get q8 with "q4" and "q4m",
+        because small widths there hurt reading most. Every other name holds for all parts.
+        """
+        rest = "q8" if name in ("q4", "q4m") else name
+        wanted = {part: name if part == "text" else rest for part in PARTS}
+        return FormatPlan(**wanted | {part: given for part, given in parts.items() if given is not None})
+
+    @property
+    def packs(self) -> bool:
+        """Whether any part is to be quantised."""
+        return any(self.of(part) in PACKED for part in PARTS)
 
     def of(self, part: str) -> str:
         """The wanted format's name for `part`."""

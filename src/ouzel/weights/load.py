@@ -17,6 +17,8 @@ from ouzel.errors import TensorError
 from ouzel.weights.check import check_finite as check_tensor
 from ouzel.weights.check import first_not_finite
 from ouzel.weights.formats import AUTO, FORMATS, Format, FormatPlan, format_of_dtype
+from ouzel.weights.pack import Packer, packer
+from ouzel.weights.repack import repacked
 from ouzel.weights.table import VECTOR_KINDS, TensorSpec, check_table
 from ouzel.weights.weight_set import Weight, WeightSet
 
@@ -39,6 +41,8 @@ def load_weights(
     ignore: Iterable[str] = DEFAULT_IGNORE,
     check_finite: bool | None = None,
     align: int = 1,
+    importance: Mapping[str, NDArray[Any]] | None = None,
+    threads: int | None = None,
 ) -> WeightSet:
     """The weights of `table` out of `tensors` (a `TensorIndex`).
 
@@ -50,6 +54,8 @@ def load_weights(
     - `ignore` are patterns of tensors that the model does not need.
     - `check_finite` looks for NaN and infinity; by default in checkpoints under 200 MB (a larger one would be read
       from the disk whole). Conversion to a smaller format always checks that the values fit.
+    - Packed formats are made here, on `threads` (by default all processors). `importance` holds, by our names, the mean
+      squares of what a matrix is multiplied with; scales are chosen with it (see `quantise.py`).
     - `align` is the boundary in bytes that every array must lie on; an array of the mapped file that does not is
       copied. Elements are always aligned to their own size.
 
@@ -58,30 +64,57 @@ def load_weights(
     """
     rows = check_table(table)
     tied = dict(tied or {})
-    matched, notes = _match(tensors, rows, tied, tuple(ignore))
-    for name, view in matched.items():
-        _check_tensor(rows[name], view)
+    matched, notes = match_tensors(tensors, rows.values(), tied, ignore)
     if check_finite is None:
         check_finite = sum(view.nbytes for view in _distinct(matched).values()) < CHECK_BELOW_BYTES
     if check_finite:
         for view in _distinct(matched).values():
-            check_tensor(view.name, view.data, view.dtype, view.file)
+            # Blocks that only move have their scales looked at when they do.
+            if view.stored not in FORMATS:
+                check_tensor(view.name, view.data, view.dtype, view.file)
     plan = formats or FormatPlan()
+    weighing = shared_importance(importance or {}, tied)
     made: dict[tuple[object, ...], tuple[NDArray[Any], bool]] = {}
     weights: dict[str, Weight] = {}
-    for name, view in matched.items():
-        spec = rows[name]
-        target = choose_format(spec, plan, view.dtype)
-        key = (view.name, target.name, spec.transform, spec.loaded_shape, spec.kind in VECTOR_KINDS)
-        if key not in made:
-            made[key] = _make(spec, view, target, align)
-        array, mapped = made[key]
-        weights[name] = Weight(name, target, array, spec, view.name, view.file, mapped)
+    with packer(threads) as packing:
+        for name, view in matched.items():
+            spec = rows[name]
+            target = choose_format(spec, plan, view.stored)
+            key = (view.name, target.name, spec.transform, spec.loaded_shape, spec.kind in VECTOR_KINDS)
+            if key not in made:
+                made[key] = make_array(spec, view, target, align, packing, weighing.get(name))
+            array, mapped = made[key]
+            weights[name] = Weight(name, target, array, spec, view.name, view.file, mapped, spec.final_shape)
     return WeightSet(weights, notes)
 
 
+def match_tensors(
+    tensors: Mapping[str, TensorView],
+    table: Iterable[TensorSpec],
+    tied: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = DEFAULT_IGNORE,
+) -> tuple[dict[str, TensorView], tuple[str, ...]]:
+    """Our names to the tensors they read, and notes; shapes and types are checked. Raises as `load_weights`."""
+    rows = check_table(table)
+    matched, notes = _match(tensors, rows, dict(tied or {}), tuple(ignore))
+    for name, view in matched.items():
+        _check_tensor(rows[name], view)
+    return matched, notes
+
+
+def shared_importance(
+    importance: Mapping[str, NDArray[Any]], tied: Mapping[str, str]
+) -> dict[str, NDArray[Any]]:
+    """`importance` with the head's for the embedding that shares its tensor: they may share the packed bytes too."""
+    found = dict(importance)
+    for name, other in tied.items():
+        if name in found:
+            found.setdefault(other, found[name])
+    return found
+
+
 def choose_format(spec: TensorSpec, plan: FormatPlan, stored: str) -> Format:
-    """The format that the weight of `spec` gets under `plan` when the file stores it as `stored` ("BF16").
+    """The format that the weight of `spec` gets under `plan` when the file stores it as `stored` ("BF16", or "q8").
 
     Vectors are f32; else the wanted format when the table allows it, and the first that the table allows otherwise.
     """
@@ -90,7 +123,7 @@ def choose_format(spec: TensorSpec, plan: FormatPlan, stored: str) -> Format:
     wanted = plan.of(spec.part)
     if wanted == AUTO:
         own = format_of_dtype(stored)
-        wanted = own.name if own else ""
+        wanted = own.name if own else stored
     return FORMATS[wanted if wanted in spec.formats else spec.formats[0]]
 
 
@@ -191,23 +224,35 @@ def _check_tensor(spec: TensorSpec, view: TensorView) -> None:
 # -- making ----------------------------------------------------------------------------------------------------------
 
 
-def _make(spec: TensorSpec, view: TensorView, target: Format, align: int) -> tuple[NDArray[Any], bool]:
+def make_array(
+    spec: TensorSpec, view: TensorView, target: Format, align: int, packing: Packer, importance: NDArray[Any] | None
+) -> tuple[NDArray[Any], bool]:
     """The stored array of a weight in the format `target`, and whether it is the mapped file itself."""
     own = format_of_dtype(view.dtype)
     assert own is not None  # _check_tensor refused the others
-    data = view.data.reshape(spec.loaded_shape)
-    if spec.transform is not None:
-        data = np.ascontiguousarray(spec.transform(data))
+    if target.packing is not None and view.stored == target.name and spec.transform is None:
+        return repacked(view, spec.loaded_shape, target.packing), False
+    data = arranged(spec, view)
+    if target.packing is not None:
+        packed = packing.pack_view(view, data, target.name, target.packing, importance)
+        packed.setflags(write=False)
+        return packed, False
     boundary = max(align, target.storage.itemsize)
     if own is target and spec.kind not in VECTOR_KINDS:
         if alignment(data) >= boundary:
             data.setflags(write=False)
-            return data, np.shares_memory(data, view.data)
+            return data, view.mapped and np.shares_memory(data, view.data)
         data = aligned_copy(data, max(boundary, 64))
     else:
         data = _convert(view, data, own, target, max(boundary, 64))
     data.setflags(write=False)
     return data, False
+
+
+def arranged(spec: TensorSpec, view: TensorView) -> NDArray[Any]:
+    """The tensor's elements in the shape and order of the weight; the mapped file itself where nothing moves."""
+    data = view.data.reshape(spec.loaded_shape)
+    return data if spec.transform is None else np.ascontiguousarray(spec.transform(data))
 
 
 def _convert(view: TensorView, data: NDArray[Any], own: Format, target: Format, boundary: int) -> NDArray[Any]:

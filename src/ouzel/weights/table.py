@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ouzel.weights.formats import FORMATS, PARTS
@@ -59,6 +60,14 @@ class TensorSpec:
         if self.kind == "conv":
             return (self.shape[0], math.prod(self.shape[1:]))
         return self.shape
+
+    @property
+    def final_shape(self) -> tuple[int, ...]:
+        """The shape of the weight, after `transform`."""
+        if self.transform is None:
+            return self.loaded_shape
+        # An array of one byte that claims the shape: nothing is read.
+        return self.transform(np.broadcast_to(np.zeros((), np.uint8), self.loaded_shape)).shape
 
 
 def check_table(table: Iterable[TensorSpec]) -> dict[str, TensorSpec]:

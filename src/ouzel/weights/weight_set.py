@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ class Weight:
     """One weight: `array` holds `format`'s stored elements (bfloat16 as uint16 bits), C-contiguous and read-only.
 
     Matrices are `[out, in]` or `[rows, width]`, vectors `[width]`. `source` is the tensor's name in `file`; `mapped`
-    says that the array is the mapped file itself and takes no memory of its own.
+    says that the array is the mapped file itself and takes no memory of its own. In a packed format the array is bytes
+    [row blocks, groups, bytes of a block], and `logical` the shape of the matrix (by default the table's).
     """
 
     name: str
@@ -29,11 +31,19 @@ class Weight:
     source: str
     file: Path
     mapped: bool
+    logical: tuple[int, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Values along each axis."""
-        return self.array.shape
+        if self.format.packing is None:
+            return self.array.shape
+        return self.spec.loaded_shape if self.logical is None else self.logical
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -42,7 +52,8 @@ class Weight:
 
     def f32(self) -> NDArray[np.float32]:
         """The values in float32: the array itself when it is stored so, else a new one."""
-        return self.format.decode(self.array)
+        values = self.format.decode(self.array)
+        return values if values.shape == self.shape else np.ascontiguousarray(values[: self.shape[0], : self.shape[1]])
 
 
 class WeightSet(Mapping[str, Weight]):
@@ -83,4 +94,4 @@ class WeightSet(Mapping[str, Weight]):
 
     def parameters(self) -> int:
         """The number of values, shared ones once."""
-        return sum(int(weight.array.size) for weight in self._owned())
+        return sum(weight.size for weight in self._owned())

@@ -25,19 +25,25 @@ except ImportError as error:  # the package runs from its source folder, or was 
     _why_not = str(error)
 
 
+CACHE_BYTES = {"f32": 4, "f16": 2, "q8": 1}
+"""Bytes that a number of the cache takes in each form ("q8": and four for each token's row of a head)."""
+
+
 class NativeEngine:
     """The C++ core with a pool of threads that all its executables share.
 
     threads: of work, the caller's among them; by default OUZEL_THREADS, or the fast physical cores within the quota.
-    isa: the widest instruction set to use ("avx512", "avx2", "neon", "plain"); by default OUZEL_ISA, or the widest that
-    the machine has. Neither changes results.
+    isa: the widest instruction set to use ("avx512vnni", "avx512", "avxvnni", "avx2", "neondot", "neon", "plain"); by
+    default OUZEL_ISA, or the widest that the machine has. Neither changes results.
+    cache: what keys and values are kept in: "f32", "f16" (half the memory) or "q8" (a quarter: codes of eight bits with a
+    scale for every token and head). What is kept of a token depends on that token alone.
 
     Raises EngineError when the core is not built, the instruction set is not available or the threads cannot start.
     """
 
     name = "native"
 
-    def __init__(self, threads: int | None = None, isa: str | None = None) -> None:
+    def __init__(self, threads: int | None = None, isa: str | None = None, cache: str = "f32") -> None:
         if _native is None:
             raise EngineError(
                 "starting the native engine",
@@ -47,12 +53,15 @@ class NativeEngine:
             )
         if threads is not None and threads < 1:
             raise EngineError("starting the native engine", expected="1 or more threads", got=str(threads))
+        if cache not in CACHE_BYTES:
+            raise EngineError("starting the native engine", expected=f"a cache of {', '.join(CACHE_BYTES)}", got=cache)
+        self.cache = cache
         cap = isa if isa is not None else env.get("OUZEL_ISA")
         self._machine = _native.Machine(cap or "", thread_count(threads))
 
     def compile(self, graph: Graph, weights: Mapping[str, Any], keep: Sequence[str] = ()) -> Executable:
         """Fuses, plans memory and makes the plan. `keep` names values that stay stages; see `engines.base.Engine`."""
-        return NativeExecutable(self._machine, fuse(graph, keep), weights)
+        return NativeExecutable(self._machine, fuse(graph, keep), weights, self.cache)
 
     @property
     def threads(self) -> int:
@@ -66,17 +75,20 @@ class NativeEngine:
 
     def describe(self) -> str:
         """One line for people, such as "native, avx512, 2 threads"."""
-        return f"native, {self.isa}, {self.threads} thread{'s' * (self.threads > 1)}"
+        cache = "" if self.cache == "f32" else f", {self.cache} cache"
+        return f"native, {self.isa}, {self.threads} thread{'s' * (self.threads > 1)}{cache}"
 
 
 class NativeExecutable:
     """A graph as one plan of the core; see `engines.base.Executable`."""
 
-    def __init__(self, machine: _native.Machine, graph: Graph, weights: Mapping[str, Any]) -> None:
+    def __init__(
+        self, machine: _native.Machine, graph: Graph, weights: Mapping[str, Any], cache: str = "f32"
+    ) -> None:
         self.graph = graph
         program = _native.Program()
         self._numbers = lower(graph, weights, program)
-        self._plan = _native.Plan(machine, program)
+        self._plan = _native.Plan(machine, program, cache)
 
     def run(self, step: Step) -> dict[str, NDArray[np.float32]]:
         """Runs the whole step in one native call without the interpreter lock."""

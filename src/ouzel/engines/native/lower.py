@@ -17,6 +17,9 @@ from ...graph.plan import plan_memory
 
 _DTYPES = {"f32": "float32", "f16": "float16", "bf16": "uint16"}
 
+# Bytes of a packed block of sixteen rows and 32 columns; see docs/formats.md.
+_BLOCK_BYTES = {"q8": 544, "q4": 288, "q4m": 320}
+
 
 class Sink(Protocol):
     """What a program is made of, piece by piece; see `_native.pyi`."""
@@ -26,6 +29,7 @@ class Sink(Protocol):
     def add_input(self, name: str, symbol: str, width: int, dtype: str) -> int: ...
     def add_value(self, name: str, symbol: str, width: int, slot: int) -> int: ...
     def add_matrix(self, name: str, array: NDArray[Any], format: str) -> int: ...
+    def add_packed(self, name: str, array: NDArray[np.uint8], format: str, rows: int, cols: int) -> int: ...
     def add_vector(self, name: str, array: NDArray[np.float32]) -> int: ...
     def add_node(
         self, op: str, inputs: Sequence[int], output: int, weights: Sequence[int], attributes: Mapping[str, Any]
@@ -36,7 +40,7 @@ def lower(graph: Graph, weights: Mapping[str, Any], sink: Sink) -> dict[str, int
     """Gives the whole graph to `sink` and returns the number of each value.
 
     `weights[name]` has `.array` and `.format` (a name, or an object with one): matrices [out, in] in "f32", "f16" or
-    "bf16" (as uint16), vectors in "f32". Arrays are passed on without a copy where they are contiguous and aligned to
+    "bf16" (as uint16) or packed as bytes in "q8", "q4" or "q4m", vectors in "f32". Arrays are passed on without a copy where they are contiguous and aligned to
     their element. Raises EngineError that names the weight that is missing or does not fit.
     """
     plan = plan_memory(graph)
@@ -65,9 +69,22 @@ def _add_weight(graph: Graph, name: str, weights: Mapping[str, Any], sink: Sink)
         raise EngineError(where, expected=f"an array {list(shape)}", got="none")
     array, form = weights[name].array, weights[name].format
     form = getattr(form, "name", form)
+    if form in _BLOCK_BYTES and len(shape) == 2:
+        return _add_packed(where, name, shape, weights[name], form, sink)
     allowed = _DTYPES if len(shape) == 2 else {"f32": "float32"}
     if array.shape != shape or allowed.get(form) != str(array.dtype):
-        expected = f"{list(shape)} in one of {', '.join(allowed)}"
+        names = [*allowed, *(_BLOCK_BYTES if len(shape) == 2 else ())]
+        expected = f"{list(shape)} in one of {', '.join(names)}"
         raise EngineError(where, expected=expected, got=f"{list(array.shape)} {array.dtype} as {form}")
     array = np.require(array, requirements=["C", "A"])
     return sink.add_matrix(name, array, form) if len(shape) == 2 else sink.add_vector(name, array)
+
+
+def _add_packed(where: str, name: str, shape: tuple[int, ...], weight: Any, form: str, sink: Sink) -> int:
+    array = weight.array
+    rows, cols = shape
+    size = -(-rows // 16) * -(-cols // 32) * _BLOCK_BYTES[form]
+    if tuple(weight.shape) != tuple(shape) or array.dtype != np.uint8 or array.size != size:
+        got = f"{list(weight.shape)} in {array.size} {array.dtype}"
+        raise EngineError(where, expected=f"{list(shape)} in {size} bytes as {form}", got=got)
+    return sink.add_packed(name, np.require(array, requirements=["C"]), form, rows, cols)

@@ -15,10 +15,11 @@ from ouzel.engines.base import Executable, Step
 from ouzel.engines.inputs import check_step
 from ouzel.engines.reference import attention
 from ouzel.engines.reference.ops import FUNCTIONS
+from ouzel.engines.reference.quantised import PackedMatrix
 
 
 class ReferenceEngine:
-    """NumPy on float32 copies of the weights."""
+    """NumPy on float32 copies of the weights; packed matrices are taken apart, see `quantised.py`."""
 
     name = "reference"
 
@@ -37,7 +38,7 @@ class ReferenceExecutable:
     def __init__(self, graph: Graph, weights: Mapping[str, Any], dtype: type[np.floating[Any]] = np.float32) -> None:
         self.graph = graph
         self._dtype = dtype
-        self._weights = {name: weights[name].f32() for name in graph.weights}
+        self._weights = {name: _operand(weights[name]) for name in graph.weights}
         self._caches = [attention.PagedCache(form, dtype) for form in graph.cache_layers]
         self._blocks = 0
 
@@ -95,3 +96,9 @@ class ReferenceExecutable:
             borders = step.segments if step.segments is not None else np.array([0, len(q)], np.int32)
             return attention.segments(q, k, v, borders, **form)
         return attention.causal(q, k, v, self._caches[a["layer"]], step.sequences, **form)
+
+
+def _operand(weight: Any) -> Any:
+    """A weight as the operations take it."""
+    packing = getattr(getattr(weight, "format", None), "packing", None)
+    return weight.f32() if packing is None else PackedMatrix(weight.array, packing, weight.shape)

@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ouzel.engines.reference import quantised
+from ouzel.engines.reference.quantised import PackedMatrix
+
 F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
 
 
-def embed(ids: I32, table: F32) -> F32:
-    return table[ids[:, 0]]
+def embed(ids: I32, table: F32 | PackedMatrix) -> F32:
+    return table.rows(ids[:, 0]) if isinstance(table, PackedMatrix) else table[ids[:, 0]]
 
 
-def linear(x: F32, residual: F32 | None, weight: F32, bias: F32 | None, *, activation: str) -> F32:
-    y = x @ weight.T
+def linear(x: F32, residual: F32 | None, weight: F32 | PackedMatrix, bias: F32 | None, *, activation: str) -> F32:
+    y = quantised.linear(x, weight) if isinstance(weight, PackedMatrix) else x @ weight.T
     if bias is not None:
         y = y + bias
     y = _ACTIVATIONS[activation](y)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ouzel.graph.builder import GraphBuilder
 from ouzel.graph.graph import Graph
+from ouzel.weights.formats import FLOATS, FORMATS
 from ouzel.weights.table import Kind, Part, TensorSpec
 
 
@@ -78,7 +79,8 @@ class PartBuilder:
     def blend(self, name: str, taps: str, amounts: str, source: str, table_rows: int, width: int) -> str:
         """A weighted gather from a table (interpolated positions)."""
         weight = self._graph.weight(f"{name}.weight", table_rows, width)
-        self._spec(weight, f"{source}.weight", (table_rows, width), "embedding")
+        # Small, and read by weighted sums that know no packed rows.
+        self._spec(weight, f"{source}.weight", (table_rows, width), "embedding", formats=FLOATS)
         return self.node("blend_rows", name, taps, amounts, weights=(weight,))
 
     def rms_norm(self, name: str, x: str, source: str, eps: float, heads: int = 1) -> str:
@@ -108,5 +110,6 @@ class PartBuilder:
         kind: Kind,
         part: Part | None = None,
         rows: RowRange | None = None,
+        formats: tuple[str, ...] = tuple(FORMATS),
     ) -> None:
-        self.specs.append(TensorSpec(name, (source,), shape, kind, part or self.part, transform=rows))
+        self.specs.append(TensorSpec(name, (source,), shape, kind, part or self.part, formats, transform=rows))

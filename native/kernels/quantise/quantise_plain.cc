@@ -1,0 +1,2 @@
+#define OUZEL_ISA plain
+#include "kernels/quantise/quantise_impl.h"

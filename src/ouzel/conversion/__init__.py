@@ -1,0 +1,1 @@
+"""Converting a model with care: calibration before, comparison with the source after."""

@@ -1,0 +1,1 @@
+"""Writing packed folders, and keeping them in the user's cache."""
