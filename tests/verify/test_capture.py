@@ -154,6 +154,7 @@ def test_remote_code_must_be_asked_for(tmp_path: Path) -> None:
             "no such file",
         ),
         ('{"cases": [{"name": "a", "messages": [{"role": "user", "content": [{"type": "audio"}]}]}]}', "parts"),
+        ('{"cases": [{"name": "a", "messages": [], "template_kwargs": "x"}]}', "an object 'template_kwargs'"),
         ('{"cases": [{"name": "a", "messages": []}, {"name": "a", "messages": []}]}', "a twice"),
     ],
 )

@@ -53,8 +53,10 @@ def _case(path: Path, at: int, entry: Any, images: Path) -> Case:
     name = entry.get("name", f"case_{at}")
     if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
         raise CheckpointError(where, expected="a name of letters, digits, - and _", got=repr(name)[:60])
-    messages = [_message(where, message, path.parent, images) for message in entry["messages"]]
-    return Case(name, messages, dict(entry.get("template_kwargs") or {}))
+    template = entry.get("template_kwargs") or {}
+    if not isinstance(template, dict):
+        raise CheckpointError(where, expected="an object 'template_kwargs'", got=repr(template)[:60])
+    return Case(name, [_message(where, message, path.parent, images) for message in entry["messages"]], template)
 
 
 def _message(where: str, message: Any, folder: Path, images: Path) -> dict[str, Any]:
