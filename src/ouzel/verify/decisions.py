@@ -78,7 +78,7 @@ def decide(found: F32, wanted: F32, relative: float, *, centred: bool = False) -
     return Decisions(
         len(kl), float(np.mean(joined["first"] == joined["found"])), float(np.mean(joined["second"])), float(np.mean(joined["overlap"])),
         float(kl.mean()), float(np.quantile(kl, 0.99, method="higher")), float(kl.max()), noise, mean_budget, p99_budget,
-        flips, tolerance.allowed_flips(tolerance.expected_flips(joined["gaps"].tolist(), noise)), margins,
+        flips, min(len(kl), tolerance.allowed_flips(tolerance.expected_flips(joined["gaps"].tolist(), noise))), margins,
     )  # fmt: skip
 
 
