@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from safetensors.numpy import load_file
 
 from goldens import FIXTURES, model_of
@@ -153,6 +154,7 @@ def test_remote_code_must_be_asked_for(tmp_path: Path) -> None:
             "no such file",
         ),
         ('{"cases": [{"name": "a", "messages": [{"role": "user", "content": [{"type": "audio"}]}]}]}', "parts"),
+        ('{"cases": [{"name": "a", "messages": [], "template_kwargs": "x"}]}', "an object 'template_kwargs'"),
         ('{"cases": [{"name": "a", "messages": []}, {"name": "a", "messages": []}]}', "a twice"),
     ],
 )
@@ -161,3 +163,18 @@ def test_files_of_cases_that_cannot_be_used(tmp_path: Path, content: str, words:
     path.write_text(content, encoding="utf-8")
     with pytest.raises(CheckpointError, match=f"cases.json.*({words})"):
         read_cases(path, tmp_path / "images")
+
+
+def test_pictures_of_one_name_stay_apart(tmp_path: Path) -> None:
+    """The second must not take the place of the first; a picture that is in the folder already is taken as it is."""
+    images = tmp_path / "images"
+    for folder, colour in (("a", "red"), ("b", "blue"), ("images", "red")):
+        (tmp_path / folder).mkdir()
+        Image.new("RGB", (8, 8), colour).save(tmp_path / folder / "x.png")
+    parts = [{"type": "image", "image": f"{folder}/x.png"} for folder in ("a", "b", "images", "b")]
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps({"cases": [{"name": "one", "messages": [{"role": "user", "content": parts}]}]}), encoding="utf-8")
+    (case,) = read_cases(path, images)
+    assert [part["image"] for part in case.messages[0]["content"]] == ["x.png", "x_1.png", "x.png", "x_1.png"]
+    for folder, name in (("a", "x.png"), ("b", "x_1.png")):
+        assert (images / name).read_bytes() == (tmp_path / folder / "x.png").read_bytes()

@@ -191,3 +191,12 @@ def test_two_reports_are_two_files(ouzel: Callable[..., Outcome], tmp_path: Path
     one = tmp_path / "report"
     found = ouzel("verify", TEXT / "tiny", "--golden", TEXT / "golden", "--json", one, "--html", one)
     assert found.code == 2 and "two files for --json and --html" in found.err and not one.exists()
+
+
+def test_parts_of_a_rounding_format_against_another_engine(ouzel: Callable[..., Outcome]) -> None:
+    """The pictures are in a folder of the run; each part alone needs them, too."""
+    done = ouzel(
+        "verify", VL / "tiny", "--against", "reference", "--weights", "bf16", "--case", "english_picture", "--max-tokens", 3
+    )
+    assert done.code == 0, done.err
+    assert "english_picture, vision in bf16: KL mean" in done.out

@@ -96,6 +96,24 @@ def test_expected_flips_are_what_noise_makes() -> None:
     rng = np.random.default_rng(3)
     margins, noise = rng.exponential(1.0, 20000), 0.3
     turned = np.count_nonzero(margins + noise * math.sqrt(2) * rng.standard_normal(20000) < 0)
-    assert tolerance.expected_flips(margins.tolist(), noise) == pytest.approx(turned, rel=0.1)
-    assert tolerance.expected_flips([0.1], 0) == 0
+    assert tolerance.expected_flips(margins[:, None].tolist(), noise) == pytest.approx(turned, rel=0.1)
+    assert tolerance.expected_flips([[0.1]], 0) == 0
+    assert tolerance.expected_flips([[]], 1.0) == 0
     assert tolerance.allowed_flips(0) == 0
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.1, 0.5, 1.2])
+def test_honest_noise_of_any_size_is_no_departure(noise: float) -> None:
+    """Large noise turns over a decision by the third and fourth candidate, too: counting the runner-up alone allows too few."""
+    rng = np.random.default_rng(5)
+    wanted = rng.standard_normal((400, 300)).astype(np.float32)
+    found = wanted + noise * rng.standard_normal(wanted.shape).astype(np.float32)
+    got = decide(found, wanted, noise)
+    assert got.ok and len(got.flips) > 0 and got.allowed_flips <= got.positions
+
+
+def test_more_flips_than_noise_makes_depart() -> None:
+    rng = np.random.default_rng(6)
+    wanted = rng.standard_normal((400, 300)).astype(np.float32)
+    found = wanted + 0.4 * rng.standard_normal(wanted.shape).astype(np.float32)
+    assert not decide(found, wanted, 0.1).ok

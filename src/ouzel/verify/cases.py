@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,8 +53,10 @@ def _case(path: Path, at: int, entry: Any, images: Path) -> Case:
     name = entry.get("name", f"case_{at}")
     if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
         raise CheckpointError(where, expected="a name of letters, digits, - and _", got=repr(name)[:60])
-    messages = [_message(where, message, path.parent, images) for message in entry["messages"]]
-    return Case(name, messages, dict(entry.get("template_kwargs") or {}))
+    template = entry.get("template_kwargs") or {}
+    if not isinstance(template, dict):
+        raise CheckpointError(where, expected="an object 'template_kwargs'", got=repr(template)[:60])
+    return Case(name, [_message(where, message, path.parent, images) for message in entry["messages"]], template)
 
 
 def _message(where: str, message: Any, folder: Path, images: Path) -> dict[str, Any]:
@@ -76,9 +78,20 @@ def _part(where: str, part: Any, folder: Path, images: Path) -> dict[str, Any]:
     source = folder / part["image"]
     if not source.is_file():
         raise CheckpointError(where, expected=f"the picture {source}", got="no such file")
-    images.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, images / source.name)
-    return part | {"image": source.name}
+    return part | {"image": _copy(where, source, images)}
+
+
+def _copy(where: str, source: Path, images: Path) -> str:
+    """Copies a picture under its own name, or, where another picture has that name, under one with a number."""
+    try:
+        images.mkdir(parents=True, exist_ok=True)
+        data, stem = source.read_bytes(), "".join("_" if c in "\\:" else c for c in source.stem)
+        numbered = (f"{stem}_{at}" if at else stem for at in itertools.count())
+        target = next(p for name in numbered if not (p := images / f"{name}{source.suffix}").exists() or p.read_bytes() == data)
+        target.write_bytes(data)
+    except OSError as error:
+        raise CheckpointError(where, expected=f"to copy {source} to {images}", got=error.strerror or str(error)) from None
+    return target.name
 
 
 def built_in(model: Model, images: Path, names: Sequence[str] = ()) -> list[Case]:

@@ -78,7 +78,7 @@ def decide(found: F32, wanted: F32, relative: float, *, centred: bool = False) -
     return Decisions(
         len(kl), float(np.mean(joined["first"] == joined["found"])), float(np.mean(joined["second"])), float(np.mean(joined["overlap"])),
         float(kl.mean()), float(np.quantile(kl, 0.99, method="higher")), float(kl.max()), noise, mean_budget, p99_budget,
-        flips, tolerance.allowed_flips(tolerance.expected_flips(margins, noise)), margins,
+        flips, min(len(kl), tolerance.allowed_flips(tolerance.expected_flips(joined["gaps"].tolist(), noise))), margins,
     )  # fmt: skip
 
 
@@ -99,6 +99,7 @@ def _rows(found: F32, wanted: F32) -> dict[str, NDArray[np.float64]]:
     return {
         "first": first, "found": choice, "second": (best_a[:, :2] == best_b[:, :2]).all(axis=1).astype(np.float64),
         "overlap": np.array(shared), "margin": b[rows, first] - b[rows, best_b[:, min(1, top - 1)]],
+        "gaps": b[rows, first][:, None] - np.take_along_axis(b, best_b[:, 1:], axis=1),
         "between": b[rows, first] - b[rows, choice], "deviation": b.std(axis=1),
         "size": np.sqrt(np.mean(b * b, axis=1)),
         # Rounding can make a divergence of equals slightly negative.

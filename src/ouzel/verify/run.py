@@ -84,9 +84,10 @@ def verify(request: Request, told: Told = lambda text: None) -> Report:
         for golden in goldens:
             _check_hashes(golden, model, sums)
         reports = [_case(model, golden, joined, told) for golden in goldens]
-        parts = _parts(request, plan, model, rounding, goldens, told)
+        # Made here and not later: the pictures of --against go with the folder.
+        parts = tuple(_parts(request, plan, model, rounding, goldens, told))
         facts = _facts(request, model, rounding, sums, goldens)
-    return Report(_title(request), shown, model.describe(), joined.exact, tuple(reports), tuple(parts), facts)
+    return Report(_title(request), shown, model.describe(), joined.exact, tuple(reports), parts, facts)
 
 
 def _case(model: Model, golden: Golden, rounding: Rounding, told: Told) -> CaseReport:
