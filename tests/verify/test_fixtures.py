@@ -10,6 +10,7 @@ from goldens import Golden as Case
 from goldens import goldens, model_of
 from ouzel.model import embedded_path
 from ouzel.verify.capture import CaptureOptions
+from ouzel.verify.cases import built_in
 from ouzel.verify.formats import rounding_of
 from ouzel.verify.golden import read_golden
 from ouzel.verify.report import Report, as_text
@@ -47,3 +48,13 @@ def test_embedded_model() -> None:
     assert report.ok, as_text(report, True)
     assert len(report.cases) == 3
     assert {"vision.patch_embed", "image_embeds", "deepstack.0"} <= {stage.name for stage in report.cases[0].stages}
+
+
+def test_built_in_cases_fit_every_model(tmp_path: Path) -> None:
+    """The command without `--cases` must run on models whose vocabulary is bytes, too."""
+    for path in (embedded_path(), *{case.checkpoint_path for case in CASES}):
+        model = model_of(path, "native")
+        cases = built_in(model, tmp_path / path.parent.name / path.name)
+        assert {"english", "long_text"} <= {case.name for case in cases}
+        lengths = {case.name: len(model.tokenizer.encode(str(case.messages))) for case in cases}
+        assert lengths["long_text"] < model.family.sizes.max_context * 3 // 4

@@ -116,9 +116,10 @@ _PARAGRAPH = (
 
 
 def _long(model: Model) -> str:
-    """About two thousand tokens, or half of what a small model can hold."""
-    count = max(2, min(2000, model.family.sizes.max_context // 4) // 40)
-    return _PARAGRAPH * count + "\nOn which day did the gate freeze?"
+    """About two thousand tokens, or a third of what a small model can hold: vocabularies differ, so they are counted."""
+    room = min(2000, model.family.sizes.max_context // 3)
+    each = len(model.tokenizer.encode(_PARAGRAPH)) if model.tokenizer is not None else len(_PARAGRAPH)
+    return _PARAGRAPH * max(2, room // each) + "\nOn which day did the gate freeze?"
 
 
 def _text_case(name: str, text: str) -> Case:
