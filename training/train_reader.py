@@ -1,7 +1,7 @@
 """Trains the embedded reader on one core, on synthetic pictures, until a time is over.
 
-    python training/train_reader.py --minutes 110 --out /tmp/reader
-    python training/train_reader.py --minutes 60 --out /tmp/reader --resume-from src/ouzel/embedded/reader
+    python training/train_reader.py --minutes 110 --out reader-run
+    python training/train_reader.py --minutes 60 --out reader-run --resume-from src/ouzel/embedded/reader
 
 While training, a throw-away linear head on every picture token names the characters that stand in its 32 pixels; this
 gives the vision tower a direct signal long before the language model can use it. See training/README.md.
