@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ouzel import env
 from ouzel.checkpoint.folder import Checkpoint
 from ouzel.engines.base import BLOCK_TOKENS, Engine, Executable
 from ouzel.engines.registry import make_engine
@@ -174,7 +175,8 @@ class Model:
         if self._vision is None:
             raise ImageError("encoding a picture", expected="a vision-language model", got=f"a text model ({self.family.name})")
         options = PictureOptions(min_pixels, max_pixels, alpha)
-        picture = self.family.prepare_image(load_image(image, alpha=alpha), options)
+        loaded = load_image(image, alpha=alpha, max_pixels_guard=env.get("OUZEL_MAX_IMAGE_PIXELS"))
+        picture = self.family.prepare_image(loaded, options)
         return {name: rows.copy() for name, rows in self.generator.encode(picture).items()}
 
     def stages(

@@ -206,3 +206,9 @@ def test_encode_image_gives_the_features_of_the_reference() -> None:
     assert set(found) == {"image_embeds", "deepstack.0", "deepstack.1", "deepstack.2"}
     for name, rows in found.items():
         assert np.allclose(rows, arrays[name], atol=1e-4)
+
+
+def test_encode_image_keeps_the_limit_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUZEL_MAX_IMAGE_PIXELS", "100")
+    with pytest.raises(ImageError, match="100"):
+        load(VISION).encode_image(np.zeros((20, 20, 3), np.uint8))
