@@ -55,7 +55,7 @@ def _one_line(hub_id: str, revision: str | None, offline: bool, error: Exception
         return CheckpointError(
             operation,
             got="a model that asks for permission",
-            fix=f"accept its terms on https://huggingface.co/{hub_id} and log in with 'hf auth login'",
+            fix="accept its terms on the model's page and log in with 'hf auth login'",
         )
     if isinstance(error, errors.RevisionNotFoundError):
         return CheckpointError(operation, expected="a branch, tag or commit of it", got=f"no revision '{revision}'")
