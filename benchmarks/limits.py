@@ -35,4 +35,4 @@ def work(graph: Graph, weights: WeightSet, rows: dict[str, int], pairs: float) -
 
 def cache_bytes(graph: Graph, tokens: int) -> float:
     """Bytes of cache that one decoded token reads after `tokens` tokens (float32 keys and values)."""
-    return sum(4.0 * tokens * c.kv_heads * (c.head_dim + c.value_dim) for c in graph.cache_layers)
+    return 4.0 * tokens * graph.cache_numbers

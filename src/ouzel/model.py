@@ -90,8 +90,7 @@ class Model:
     @property
     def cache_bytes_per_token(self) -> int:
         """Bytes of keys and values that one token takes in a float32 cache; f16 takes half, q8 about a quarter."""
-        layers = self.family.text_graph().cache_layers
-        return sum(4 * layer.kv_heads * (layer.head_dim + layer.value_dim) for layer in layers)
+        return 4 * self.family.text_graph().cache_numbers
 
     @property
     def cache_bytes(self) -> int:
@@ -353,7 +352,7 @@ def embedded_path() -> Path:
 
 def _tokenizer(checkpoint: Checkpoint, vocab: int) -> Tokenizer | None:
     """None when the folder has no tokenizer file at all: token ids still work."""
-    if not any(checkpoint.file(name) for name in ("tokenizer.json", "vocab.json")):
+    if not checkpoint.has_tokenizer:
         return None
     tokenizer = Tokenizer.from_folder(checkpoint.path)
     if tokenizer.largest_id >= vocab:

@@ -80,6 +80,11 @@ class Checkpoint:
         except OSError as error:
             raise os_error(f"reading {name}", path, error) from None
 
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether the folder has the files of a tokenizer."""
+        return any(self.file(name) for name in ("tokenizer.json", "vocab.json"))
+
     def json(self, name: str) -> dict[str, Any] | None:
         """The JSON object in the file `name`, None when there is no such file; `CheckpointError` when it is damaged."""
         path = self.file(name)

@@ -164,11 +164,6 @@ def _check_heads(meta: GgufMetadata, text: Mapping[str, Any]) -> None:
         raise meta.error(".attention.head_count_kv", f"a divisor of the number of heads ({heads})", kv_heads)
 
 
-def is_gguf(name: str | os.PathLike[str]) -> bool:
-    """Whether the name is that of a GGUF file."""
-    return os.fsdecode(name).lower().endswith(".gguf")
-
-
 def open_gguf(path: str | os.PathLike[str], mmproj: str | os.PathLike[str] | None = None) -> GgufCheckpoint:
     """The checkpoint of a GGUF file; `mmproj` is the picture file of a Qwen3-VL model. Without it that model reads text only.
 

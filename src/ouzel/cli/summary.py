@@ -90,8 +90,7 @@ def weight_summary(checkpoint: Checkpoint, loaded: WeightSet) -> Summary:
 
 def memory(family: Family, loaded: WeightSet) -> Summary:
     """Bytes of weights and cache (float32) at a few context lengths."""
-    layers = family.text_graph().cache_layers
-    per_token = sum(4 * layer.kv_heads * (layer.head_dim + layer.value_dim) for layer in layers)
+    per_token = 4 * family.text_graph().cache_numbers
     total = loaded.total_bytes()
     contexts = [
         {"tokens": tokens, "cache_bytes": per_token * tokens, "total_bytes": total + per_token * tokens}
@@ -104,7 +103,7 @@ def tokenizer_summary(checkpoint: Checkpoint) -> Summary | None:
     """Vocabulary, end tokens, added tokens; None for a folder without a tokenizer."""
     from ouzel.text.tokenizer import Tokenizer
 
-    if not any(checkpoint.file(name) for name in ("tokenizer.json", "vocab.json")):
+    if not checkpoint.has_tokenizer:
         return None
     tokenizer = Tokenizer.from_folder(checkpoint.path)
     ends = checkpoint.eos_token_ids(tokenizer.id_of)

@@ -73,9 +73,9 @@ class Sequence:
 
     def draft(self) -> tuple[int, ...]:
         """Tokens that may come after the known ones, to be run with the newest; none without speculation."""
-        if self.speculator is None or not self.generated:
+        if self.speculator is None or not self.count:
             return ()
-        return self.speculator.guess(self.ids, self.params.max_tokens - len(self.generated) - 1)
+        return self.speculator.guess(self.ids, self.params.max_tokens - self.count - 1)
 
     def take_all(self, logits: NDArray[np.float32], draft: tuple[int, ...], now: float, limit: int) -> None:
         """Takes from logits [1 + draft, vocab] one token after another as long as the draft's were right.

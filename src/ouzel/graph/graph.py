@@ -40,6 +40,11 @@ class CacheLayer:
     head_dim: int
     value_dim: int
 
+    @property
+    def numbers(self) -> int:
+        """Numbers kept for each token."""
+        return self.kv_heads * (self.head_dim + self.value_dim)
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -64,6 +69,11 @@ class Graph:
             if node.op == "attention" and node.attrs["mode"] == "causal"
         }
         return tuple(found[i] for i in sorted(found))
+
+    @property
+    def cache_numbers(self) -> int:
+        """Numbers that all causal attention layers keep for each token; four bytes each in a float32 cache."""
+        return sum(layer.numbers for layer in self.cache_layers)
 
     def row_counts(self, inputs: Mapping[str, Any]) -> dict[str, int]:
         """Row count of every symbol, from the shapes of the input arrays."""

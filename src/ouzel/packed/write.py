@@ -233,11 +233,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def remove_packed(folder: Path) -> None:
-    """Removes a packed folder of ours; CheckpointError when the system refuses."""
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
-        raise CheckpointError(f"removing {folder}", got=str(error)) from None
